@@ -12,9 +12,13 @@ A text without line breaks has exactly the boundaries of the annex. Like the ann
 used: "Dr. Smith" has a boundary before "Smith". The characters' properties are those of the installed `regex`.
 """
 
+import functools
+import sys
 from collections.abc import Iterator
 
 import regex
+
+from rayrag.fingerprint import fingerprint
 
 _BLANK_LINE = r"\n[ \t]*+\r?\n"
 _IGNORED = r"[\p{SB=Extend}\p{SB=Format}]*+"  # SB5: these attach to the character before them
@@ -48,3 +52,13 @@ def sentence_ends(text: str) -> Iterator[int]:
     The time is linear in the length of the text, whatever it contains.
     """
     return (match.end() for match in _SENTENCE_END.finditer(text))
+
+
+@functools.cache
+def properties_sha256() -> str:
+    """A digest of the Sentence_Break property of every character: equal digests give equal boundaries."""
+    every_character = "".join(map(chr, range(sys.maxunicode + 1)))
+    classes = ("Extend", "Format", "Close", "Sp", "OLetter", "Upper", "Lower", "STerm", "ATerm", "Numeric", "Sep", "SContinue")
+    return fingerprint(
+        [[match.span() for match in regex.finditer(rf"\p{{SB={name}}}+", every_character)] for name in classes]
+    )

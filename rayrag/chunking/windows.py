@@ -9,15 +9,23 @@ import json
 import re
 from collections.abc import Iterator
 
-from rayrag.chunking.sentences import sentence_ends
+from rayrag.chunking.sentences import properties_sha256, sentence_ends
 from rayrag.errors import InputError
 from rayrag.fingerprint import canonical_json, sha256_hex
 from rayrag.schema.chunks import Chunk, ChunkConfiguration, SeparatorStrategy
 
 CHUNK_SCHEMA_VERSION = "1.0"
 
+CHUNKER_VERSION = "1"
+"""Changes whenever the rules of this module would cut some text otherwise."""
+
 _LINE_END = re.compile("\n")
 _BLANK_LINE = re.compile(r"\n(?=([ \t]*+\r?\n))")
+
+
+def chunker_version(strategy: SeparatorStrategy) -> str:
+    """What else decides the windows: the version of the rules and, for sentences, of the characters' properties."""
+    return f"{CHUNKER_VERSION}+{properties_sha256()[:16]}" if strategy == "sentence" else CHUNKER_VERSION
 
 
 def chunk_document(document_id: str, text: str, configuration: ChunkConfiguration) -> list[Chunk]:

@@ -20,13 +20,12 @@ import sys
 import threading
 import unicodedata
 from collections import Counter
-from typing import Any
 
 import regex
 import Stemmer
 
 from rayrag.fingerprint import fingerprint
-from rayrag.schema.sparse import AnalyzerConfiguration
+from rayrag.schema.sparse import AnalyzerConfiguration, AnalyzerMetadata
 
 ANALYZER_VERSION = "1"
 """Changes whenever the rules of this module would give other terms for some text."""
@@ -92,21 +91,20 @@ class Analyzer:
         return dict(Counter(self.terms(text)))
 
     @property
-    def identity(self) -> dict[str, Any]:
-        """All that decides which terms a text has, as JSON values: equal identities give equal terms.
+    def metadata(self) -> AnalyzerMetadata:
+        """All that decides, besides the configuration, which terms a text has: equal metadata gives equal terms.
 
-        Besides the configuration and `ANALYZER_VERSION`: the Unicode version of Python (NFKC, case folding), a digest
-        of the characters that `regex` takes for words, bigrams and invisible (its releases outnumber the Unicode
-        versions, so its own version would say too much), and the version of PyStemmer where it is used.
+        The Unicode version of Python (NFKC, case folding), a digest of the characters that `regex` takes for words,
+        bigrams and invisible (its releases outnumber the Unicode versions, so its own version would say too much),
+        and the version of PyStemmer where it is used.
         """
         stemming = self.configuration.stemmer != "none"
-        return {
-            "analyzer_version": ANALYZER_VERSION,
-            "configuration": self.configuration.content(),
-            "stemmer_version": f"PyStemmer {Stemmer.version()}" if stemming else "none",
-            "unicode_version": unicodedata.unidata_version,
-            "character_classes_sha256": _character_classes_sha256(),
-        }
+        return AnalyzerMetadata(
+            version=ANALYZER_VERSION,
+            stemmer_version=f"PyStemmer {Stemmer.version()}" if stemming else "none",
+            unicode_version=unicodedata.unidata_version,
+            character_classes_sha256=_character_classes_sha256(),
+        )
 
     def _normalise(self, text: str) -> str:
         if text.isascii():

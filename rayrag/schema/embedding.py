@@ -36,3 +36,23 @@ class EmbeddingMetadata(Record):
     version: str = Field(description="algorithm version, or `sha256:` + digest of the model's weights and files")
     hardware_class: str = Field(description="`any`, or e.g. `cpu-avx2`, `cuda-sm90`")
     libraries: dict[str, str]
+
+
+class EncoderSettings(Record):
+    """What to load and where to run it: the request that a factory turns into an encoder.
+
+    `model` is the name of an installed model package or hub id, or the path of a folder; it is not used by `hashing`.
+    `dimension` is the number of hash buckets of `hashing`; a model has its own. `max_length` None is the model's own.
+    """
+
+    provider: Provider = "sentence-transformers"
+    model: str = "sentence-transformers/all-MiniLM-L6-v2"
+    dimension: int = Field(384, ge=1, le=65_536)
+    precision: Precision = "auto"
+    max_length: int | None = Field(None, ge=8)
+    passage_batch: int = Field(32, ge=1, le=1024)
+    query_batch: int = Field(4, ge=1, le=1024)
+    passage_prompt: str = ""
+    query_prompt: str = ""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    allow_download: bool = False

@@ -25,6 +25,13 @@ class RetrieverConfiguration(Record):
     sparse_weight: float = Field(1.0, ge=0)
 
 
+class ContextSettings(Record):
+    """How much text a context holds (estimated tokens), and what stands between two chunks."""
+
+    max_tokens: int = Field(3000, ge=1)
+    separator: str = "\n\n---\n\n"
+
+
 class Scores(Record):
     """Each stage's score where that stage saw the chunk: cosine, Okapi BM25, fusion, cross-encoder."""
 

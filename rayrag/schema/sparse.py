@@ -24,6 +24,15 @@ class AnalyzerConfiguration(Record):
     stop_words: Literal["none", "english"] = "english"
 
 
+class AnalyzerMetadata(Record):
+    """What else decides the terms of a text: versions of the rules, of Snowball and of Unicode."""
+
+    version: str
+    stemmer_version: str
+    unicode_version: str
+    character_classes_sha256: str
+
+
 class SparseConfiguration(Record):
     """Okapi BM25 with the epsilon floor of rank-bm25 for negative idf."""
 

@@ -23,7 +23,7 @@ def sentences(text: str) -> list[str]:
         ["The U.S.A. ", "Next."],  # SB7 inside the abbreviation, SB11 after it
         ["See e.g. the annex (p. 4, etc.), please. ", "OK?"],  # SB8 and SB8a
         ["Wait... ", "What?! ", "(No.) ", "Yes"],
-        ["今日は。", "元気ですか？", "「はい！」", "終わり"],  # no spaces
+        ["今日は。", "元気ですか？「", "はい！」", "終わり"],  # no spaces; an opening bracket is SB=Close too
         ["مرحبا؟ ", "نعم. ", "لا"],
         ["नमस्ते। ", "कैसे हो"],
         ["no end in sight, 1, 2; 3: -"],

@@ -57,7 +57,7 @@ def cut(text: str, size: int, overlap: int, strategy: str) -> list[str]:
         # Overlap leads back from the separator at 6 ...
         ("abcde\nfghijklmno", 10, 3, "line", ["abcde\n", "de\nfghijkl", "jklmno"]),
         # ... and where it would lead back to the start or before, by one character less than the last window.
-        ("abcde\nfghijklmno", 10, 8, "line", ["abcde\n", "bcde\nfghij", "de\nfghijkl", "fghijklmno"]),
+        ("abcde\nfghijklmno", 10, 8, "line", ["abcde\n", "bcde\nfghij", "de\nfghijkl", "\nfghijklmn", "ghijklmno"]),
     ],
 )
 def test_windows_by_hand(text: str, size: int, overlap: int, strategy: str, expected: list[str]) -> None:

@@ -1,0 +1,159 @@
+"""A shard on disk: four immutable files and `shard.json`, which is written last and names them with their digests.
+
+Runs, the results of work units, have the same form; they are shards that no index names.
+"""
+
+import io
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from rayrag.errors import IntegrityError
+from rayrag.index.entries import Entries, digests_array, group_numbers
+from rayrag.index.postings import Postings
+from rayrag.index.tables import CHUNKS, DOCUMENTS, POSTINGS, from_ipc, to_ipc
+from rayrag.schema.index import ShardManifest, StoredFile
+from rayrag.storage import Storage
+
+MANIFEST = "shard.json"
+FILES = ("chunks.arrow", "documents.arrow", "postings.arrow", "vectors.npy")
+
+
+def write_shard(storage: Storage, folder: str, entries: Entries) -> tuple[ShardManifest, str]:
+    """Write the entries into `folder`; returns the manifest and the SHA-256 of `shard.json`."""
+    postings = entries.postings
+    sink = io.BytesIO()
+    np.lib.format.write_array_header_1_0(sink, np.lib.format.header_data_from_array_1_0(entries.vectors))
+    header = sink.getvalue()
+    pieces: dict[str, list[Any]] = {
+        "chunks.arrow": [to_ipc(entries.chunks)],
+        "documents.arrow": [to_ipc(entries.documents)],
+        "postings.arrow": [to_ipc(postings.to_table())],
+        "vectors.npy": [header, np.ascontiguousarray(entries.vectors)],
+    }
+    files = {}
+    for name in FILES:
+        with storage.writer(f"{folder}/{name}") as writer:
+            for piece in pieces.pop(name):
+                writer.write(piece)
+        files[name] = StoredFile(sha256=writer.sha256, size=writer.size)
+    manifest = ShardManifest(
+        document_count=len(entries.documents),
+        chunk_count=len(entries.chunks),
+        dimension=entries.vectors.shape[1],
+        term_total=int(postings.frequencies.sum(dtype=np.int64)),
+        entry_groups={f"{number:03x}": digest for number, digest in entries.entry_groups.items()},
+        files=files,
+    )
+    return manifest, storage.put(f"{folder}/{MANIFEST}", manifest.to_json())
+
+
+def read_manifest(storage: Storage, folder: str, *, sha256: str | None = None) -> ShardManifest:
+    """The shard's manifest; IntegrityError naming it when it is missing, damaged or another one than `sha256`."""
+    path = f"{folder}/{MANIFEST}"
+    manifest = ShardManifest.from_json(storage.read(path, sha256=sha256), storage.where(path))
+    if tuple(sorted(manifest.files)) != FILES:
+        raise IntegrityError(f"{storage.where(path)}: names other files than {', '.join(FILES)}")
+    return manifest
+
+
+def read_shard(storage: Storage, folder: str, manifest: ShardManifest) -> Entries:
+    """The entries of a shard, memory-mapped where the store is local.
+
+    Every file's digest, the order of entries and all counts are checked; IntegrityError names the file at fault.
+    """
+
+    def where(name: str) -> str:
+        return storage.where(f"{folder}/{name}")
+
+    def data(name: str) -> pa.Buffer:
+        return storage.buffer(f"{folder}/{name}", sha256=manifest.files[name].sha256)
+
+    documents = from_ipc(data("documents.arrow"), DOCUMENTS, where("documents.arrow"))
+    chunks = from_ipc(data("chunks.arrow"), CHUNKS, where("chunks.arrow"))
+    vectors = _vectors(data("vectors.npy"), where("vectors.npy"))
+    postings = read_postings(storage, folder, manifest)
+    entries = Entries(documents, chunks, vectors, postings)
+    _check(entries, manifest, where)
+    return entries
+
+
+def read_postings(storage: Storage, folder: str, manifest: ShardManifest) -> Postings:
+    """The shard's postings alone, checked like `read_shard`."""
+    path = f"{folder}/postings.arrow"
+    data = storage.buffer(path, sha256=manifest.files["postings.arrow"].sha256)
+    try:
+        return Postings.from_table(from_ipc(data, POSTINGS, storage.where(path)), manifest.chunk_count)
+    except ValueError as error:
+        raise IntegrityError(f"{storage.where(path)}: {error}") from error
+
+
+def read_documents(storage: Storage, folder: str, manifest: ShardManifest) -> pa.Table:
+    """The shard's documents alone; the digest of the file is checked."""
+    path = f"{folder}/documents.arrow"
+    return from_ipc(storage.buffer(path, sha256=manifest.files["documents.arrow"].sha256), DOCUMENTS, storage.where(path))
+
+
+def _check(entries: Entries, manifest: ShardManifest, where: Any) -> None:
+    documents, chunks = entries.documents, entries.chunks
+    if len(documents) != manifest.document_count or len(chunks) != manifest.chunk_count:
+        raise IntegrityError(
+            f"{where(MANIFEST)}: {manifest.document_count} documents and {manifest.chunk_count} chunks are stated, "
+            f"the files hold {len(documents)} and {len(chunks)}"
+        )
+    ids = digests_array(documents["document_id"])
+    if not _ascends(ids):
+        raise IntegrityError(f"{where('documents.arrow')}: documents are not in ascending order of their ids")
+    counts = documents["chunk_count"].to_numpy()
+    starts = np.cumsum(counts) - counts
+    if (
+        counts.sum() != len(chunks)
+        or (digests_array(chunks["document_id"]) != np.repeat(ids, counts, axis=0)).any()
+        or (chunks["chunk_index"].to_numpy() != np.arange(len(chunks)) - np.repeat(starts, counts)).any()
+    ):
+        raise IntegrityError(f"{where('chunks.arrow')}: entries are not in the order of documents and chunk indexes")
+    if entries.vectors.shape != (len(chunks), manifest.dimension):
+        raise IntegrityError(
+            f"{where('vectors.npy')}: shape is {entries.vectors.shape}, expected {(len(chunks), manifest.dimension)}"
+        )
+    if {f"{number:03x}": digest for number, digest in entries.entry_groups.items()} != manifest.entry_groups:
+        raise IntegrityError(f"{where('chunks.arrow')}: the entry digests do not add up to those of {MANIFEST}")
+    if int(entries.postings.frequencies.sum(dtype=np.int64)) != manifest.term_total:
+        raise IntegrityError(f"{where('postings.arrow')}: the frequencies do not add up to {manifest.term_total} terms")
+
+
+def check_range(storage: Storage, folder: str, entries: Entries, first_group: int, end_group: int) -> None:
+    """IntegrityError when a document of the shard lies outside groups [first_group, end_group)."""
+    groups = group_numbers(entries.documents["document_id"])
+    if len(groups) and not (first_group <= groups[0] and groups[-1] < end_group):
+        raise IntegrityError(
+            f"{storage.where(f'{folder}/documents.arrow')}: holds documents outside the shard's range "
+            f"[{first_group:03x}, {end_group:03x})"
+        )
+
+
+def _ascends(ids: NDArray[np.uint8]) -> bool:
+    """Whether rows of bytes strictly ascend."""
+    words = ids.view(">u8").astype(np.uint64)
+    later = np.zeros(max(len(ids) - 1, 0), bool)
+    equal = ~later
+    for column in range(4):
+        before, after = words[:-1, column], words[1:, column]
+        later |= equal & (after > before)
+        equal &= after == before
+    return bool(later.all())
+
+
+def _vectors(data: pa.Buffer, where: str) -> NDArray[np.float32]:
+    head = io.BytesIO(data.slice(0, min(data.size, 256)).to_pybytes())
+    try:
+        if np.lib.format.read_magic(head) != (1, 0):
+            raise ValueError("another version of the format")
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(head)
+    except ValueError as error:
+        raise IntegrityError(f"{where}: not a NumPy file: {error}") from error
+    if dtype != np.dtype("<f4") or fortran or len(shape) != 2 or data.size - head.tell() != 4 * shape[0] * shape[1]:
+        raise IntegrityError(f"{where}: not a row-major float32 matrix of {shape}")
+    return np.frombuffer(data, "<f4", offset=head.tell()).reshape(shape)

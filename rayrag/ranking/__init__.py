@@ -1,0 +1,1 @@
+"""Total orders, merging and fusion: pure functions over scores and ids."""
