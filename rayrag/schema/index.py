@@ -131,3 +131,34 @@ class VerifyReport(Record):
     index_fingerprint: Sha256 | None
     chunk_count: int
     stale: bool
+
+
+class Inspection(Record):
+    """What a store holds; the fields of the index are null, 0 or empty before the first build."""
+
+    store: str
+    registry_version: int
+    document_count: int
+    total_bytes: int
+    document_fingerprint: Sha256
+    index_version: int | None
+    indexed_registry_version: int | None
+    stale: bool
+    built_at: datetime | None
+    chunk_count: int
+    index_fingerprint: Sha256 | None
+    configuration: IndexConfiguration | None
+    shards: list[ShardReference]
+
+
+class FoundChunk(Record):
+    """A chunk of the index; `character_start` and `character_end` are code points of its document."""
+
+    chunk_id: str
+    document_id: str
+    logical_name: str
+    chunk_index: int
+    character_start: int
+    character_end: int
+    chunk_fingerprint: str
+    text: str

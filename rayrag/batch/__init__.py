@@ -1,0 +1,1 @@
+"""Where work runs on Ray: an executor for builds, and the submission of jobs. No logic of its own."""

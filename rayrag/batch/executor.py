@@ -1,0 +1,194 @@
+"""The executor that runs a build's work on a Ray cluster: units through Ray Data, everything else as tasks."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import ray
+
+from rayrag.embedding.factory import make_encoder
+from rayrag.errors import InputError, IntegrityError, RayragError
+from rayrag.index.plan import PLANNED, Unit
+from rayrag.index.tables import from_ipc, to_ipc
+from rayrag.index.work import Prepared, RunReport, check_encoder, encode, finished_run, prepare
+from rayrag.schema.embedding import EmbeddingConfiguration, EmbeddingMetadata, EncoderSettings
+from rayrag.schema.index import IndexConfiguration
+from rayrag.schema.settings import BatchSettings
+from rayrag.storage import Storage
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class RayExecutor:
+    """Work on the cluster that this process is connected to, or that RAY_ADDRESS names.
+
+    One row of the dataset is one unit. Ray Data bounds what is in flight between preparing and encoding; encoding a
+    unit and writing its run are one step, so that a run has one author.
+    """
+
+    def __init__(self, resources: BatchSettings, store_root: str) -> None:
+        """Raises IntegrityError without a cluster, InputError when the store is local to one of several nodes."""
+        self._resources = resources
+        with _ray_errors():
+            if not ray.is_initialized():
+                ray.init(address="auto", log_to_driver=False, logging_level="warning")
+            _check_reachable(store_root)
+
+    def describe_encoder(self, settings: EncoderSettings) -> tuple[EmbeddingConfiguration, EmbeddingMetadata]:
+        """On a worker with the resources of an encoder."""
+        with _ray_errors():
+            task = ray.remote(**self._encoder_resources())(_describe)
+            return ray.get(task.remote(settings, self._threads))
+
+    def run_units(
+        self, storage: Storage, configuration: IndexConfiguration, settings: EncoderSettings, units: Sequence[Unit]
+    ) -> Iterator[RunReport]:
+        """In whatever order they finish."""
+        resources = self._resources
+        rows = [{"key": unit.key, "documents": to_ipc(unit.documents).to_pybytes()} for unit in units]
+        with _ray_errors():
+            context = ray.data.DataContext.get_current()
+            context.enable_progress_bars = False
+            context.print_on_execution_start = False
+            prepared = ray.data.from_items(rows, override_num_blocks=len(rows)).map(
+                _PrepareUnit(storage, configuration),
+                num_cpus=resources.reader_cpus,
+                concurrency=resources.readers,
+                max_retries=resources.max_retries,
+            )
+            reports = prepared.map(
+                _EncodeUnit,
+                fn_constructor_args=(storage, configuration, settings, self._threads),
+                concurrency=min(resources.encoders, len(rows)),
+                **self._encoder_resources(),
+            )
+            for row in reports.iter_rows():
+                yield RunReport(**row)
+
+    def map(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
+        """As tasks; at most as many in flight as the cluster has CPUs for, twice over."""
+        cpus = self._resources.merge_cpus
+        with _ray_errors():
+            task = ray.remote(num_cpus=cpus, max_retries=self._resources.max_retries)(_call)
+            limit = max(2, int(2 * ray.cluster_resources().get("CPU", 1) / max(cpus, 0.1)))
+            shared = ray.put(function)
+            flying: list[Any] = []
+            for item in items:
+                if len(flying) >= limit:
+                    yield ray.get(flying.pop(0))
+                flying.append(task.remote(shared, item))
+            for reference in flying:
+                yield ray.get(reference)
+
+    @property
+    def _threads(self) -> int:
+        return max(1, int(self._resources.encoder_cpus))
+
+    def _encoder_resources(self) -> dict[str, float]:
+        resources = self._resources
+        return {"num_cpus": resources.encoder_cpus, "num_gpus": resources.encoder_gpus}
+
+
+class _PrepareUnit:
+    """Reads, chunks and analyses a unit; passes a unit whose run is there on as its report."""
+
+    def __init__(self, storage: Storage, configuration: IndexConfiguration) -> None:
+        self._storage = storage
+        self._configuration = configuration
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        documents = from_ipc(pa.py_buffer(row["documents"]), PLANNED, f"unit {row['key']}")
+        unit = Unit(row["key"], documents)
+        finished = finished_run(self._storage, unit)
+        if finished is not None:
+            return {"finished": tuple(finished), **dict.fromkeys(("documents", "chunks", "postings"), b""), "key": unit.key}
+        return {"finished": None, **prepare(self._storage, self._configuration, unit).to_row()}
+
+
+class _EncodeUnit:
+    """An actor with a loaded encoder."""
+
+    def __init__(
+        self, storage: Storage, configuration: IndexConfiguration, settings: EncoderSettings, threads: int
+    ) -> None:
+        self._storage = storage
+        self._encoder = make_encoder(settings, threads=threads)
+        check_encoder(self._encoder, configuration)
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        if row["chunks"] == b"":
+            return RunReport(row["key"], *row["finished"][1:])._asdict()
+        return encode(self._storage, self._encoder, Prepared.from_row(row))._asdict()
+
+
+def _describe(settings: EncoderSettings, threads: int) -> tuple[EmbeddingConfiguration, EmbeddingMetadata]:
+    encoder = make_encoder(settings, threads=threads)
+    return encoder.configuration, encoder.metadata
+
+
+def _call(function: Callable[[T], R], item: T) -> R:
+    return function(item)
+
+
+@contextmanager
+def _ray_errors() -> Iterator[None]:
+    """Ray's errors as the product's own: the worker's error itself where it is one of ours."""
+    try:
+        yield
+    except ray.exceptions.RayError as error:
+        ours = _own_error(error)
+        if ours is not None:
+            raise ours from error
+        first = str(error).strip().splitlines()
+        raise IntegrityError(
+            f"the Ray job failed ({type(error).__name__}): {first[-1] if first else ''}; see the job's log, and run it "
+            "again: what was finished is kept"
+        ) from error
+    except ConnectionError as error:
+        raise IntegrityError(
+            "no Ray cluster can be reached: start one with `ray start --head` (or cluster/local.sh start), "
+            "or name it by RAY_ADDRESS"
+        ) from error
+
+
+def _own_error(error: BaseException | None) -> RayragError | None:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, RayragError):
+            return error
+        seen.add(id(error))
+        error = getattr(error, "cause", None) or error.__cause__ or error.__context__
+    return None
+
+
+def _check_reachable(store_root: str) -> None:
+    """A local store must be the same folder on every node: compare what each node sees of it."""
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    if "://" in store_root or len({node["NodeManagerAddress"] for node in nodes}) < 2:
+        return
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    task = ray.remote(num_cpus=0)(_folder_seen)
+    root = os.path.abspath(store_root)
+    seen = ray.get(
+        [
+            task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(root)
+            for node in nodes
+        ]
+    )
+    if len(set(seen)) > 1:
+        raise InputError(
+            f"store {root} is not the same folder on all {len(nodes)} nodes of the cluster: "
+            "use a shared file system or an object store, such as s3://bucket/prefix"
+        )
+
+
+def _folder_seen(root: str) -> tuple[str, int, int]:
+    """The nearest existing folder above `root`, its inode and the time it changed (ns)."""
+    while not os.path.isdir(root):
+        root = os.path.dirname(root)
+    status = os.stat(root)
+    return root, status.st_ino, status.st_mtime_ns

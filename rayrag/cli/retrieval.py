@@ -1,0 +1,60 @@
+"""`rayrag retrieve`."""
+
+import click
+
+from rayrag.cli.options import json_option, load, setting, store_option
+
+
+@click.command()
+@click.argument("query")
+@store_option
+@setting("--top-k", "retrieval.top_k", int, metavar="N", help="Results, 1 to 100 (5).")
+@setting("--mode", "retrieval.mode", click.Choice(["dense", "sparse", "hybrid"]), help="By vector, by words, or both (hybrid).")
+@setting("--min-score", "retrieval.min_score", float, metavar="X", help="Lowest cosine score, inclusive (none).")
+@setting("--model", "embedding.model", metavar="NAME", help="Where the index's model lies, if it was built from a folder.")
+@setting("--device", "embedding.device", click.Choice(["auto", "cpu", "cuda"]), help="Where the model runs (auto).")
+@setting("--allow-download", "embedding.allow_download", bool, help="Let the model be downloaded from the hub.")
+@json_option
+@click.pass_context
+def retrieve(context: click.Context, query: str, as_json: bool) -> None:
+    """Show the chunks that answer QUERY best, ranked, with where they come from."""
+    from rayrag.cli.output import note, print_json
+    from rayrag.corpus.registry import newest_version
+    from rayrag.index.reader import Index
+    from rayrag.index.versions import require_newest
+    from rayrag.retrieval.retriever import Retriever, check_query
+    from rayrag.storage import Storage, require_store
+
+    settings = load(context).settings
+    configuration = settings.retriever_configuration
+    check_query(query, configuration)
+    storage = Storage.open(settings.store.root)
+    require_store(storage)
+    manifest = require_newest(storage)
+    if newest_version(storage) > manifest.registry_version:
+        note(
+            f"the index is stale: it holds version {manifest.registry_version} of the documents, the newest is "
+            f"{newest_version(storage)}; run `rayrag build-index`"
+        )
+    encoder = None
+    if configuration.mode != "sparse":
+        from rayrag.embedding.factory import class_difference, encoder_for_index
+
+        built = manifest.configuration
+        encoder = encoder_for_index(built.embedding, built.embedding_metadata, settings.embedding)
+        difference = class_difference(built.embedding_metadata, encoder.metadata)
+        if difference is not None:
+            note(f"the query is encoded on another class than the index, scores may differ in their last bits: {difference}")
+    found = Retriever(Index.load(storage, manifest), encoder).retrieve(query, configuration, settings.context)
+    if as_json:
+        print_json(found)
+        return
+    if not found.results:
+        print("no results")
+    for result in found.results:
+        shown = {"cosine": result.scores.dense, "bm25": result.scores.bm25, "rrf": result.scores.fusion}
+        scores = "  ".join(f"{name} {value:.4f}" for name, value in shown.items() if value is not None)
+        print(click.style(f"{result.rank}. {result.logical_name}", bold=True), f" {scores}")
+        print(click.style(f"   [{result.character_start}:{result.character_end}] {result.chunk_id}", dim=True))
+        print(click.wrap_text(" ".join(result.text.split())[:480], 100, "   ", "   "), end="\n\n")
+    print(click.style(f"index {found.index_fingerprint}", dim=True))
