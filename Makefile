@@ -20,9 +20,11 @@ help: ## list the targets
 # a thin venv on top of it with this checkout's rayrag, and its own copies of the console scripts: Ray starts its
 # workers and jobs with the interpreter that started Ray, so `ray` must run on the interpreter that sees rayrag.
 venv: ## create .venv from requirements.lock (minutes the first time, then instant)
-	stamp="$(KEY) $(CURDIR) $$(cksum < pyproject.toml)"
-	fresh() { [[ "$$(cat .venv/.complete 2>/dev/null)" == "$$stamp" ]]; }
+	stamp="$(KEY) $(CURDIR)"
+	fresh() { [[ "$$(cat .venv/.complete 2>/dev/null)" == "$$stamp" && ! pyproject.toml -nt .venv/.complete ]]; }
 	if fresh; then exit; fi
+	# -qq: pip warns of each local index and wheel folder that it passes over, pages of it.
+	quiet=(-qq --no-deps --disable-pip-version-check)
 	shared="$${XDG_CACHE_HOME:-$$HOME/.cache}/rayrag/venv-$(KEY)"
 	mkdir -p "$${shared%/*}"
 	# One maker at a time; `.complete` is written last, so what an interrupted run left is made anew.
@@ -33,27 +35,30 @@ venv: ## create .venv from requirements.lock (minutes the first time, then insta
 	    echo "installing the packages of requirements.lock into $$shared"
 	    rm -rf "$$shared"
 	    "$(PYTHON)" -m venv "$$shared"
-	    install=("$$shared/bin/python" -m pip install --quiet --no-deps --disable-pip-version-check)
+	    install=("$$shared/bin/python" -m pip install "$${quiet[@]}")
 	    # The CPU build of torch, from a local wheel folder or mirror if pip is configured with one.
 	    torch="$$(grep '^torch==' requirements.lock)+cpu"
 	    "$${install[@]}" "$$torch" 2>/dev/null || "$${install[@]}" "$$torch" --index-url $(TORCH_CPU_INDEX)
 	    "$${install[@]}" -r requirements.lock
 	    touch "$$shared/.complete"
 	fi
-	rm -rf .venv
-	"$$shared/bin/python" -m venv --without-pip .venv
-	purelib='import sysconfig; print(sysconfig.get_path("purelib"))'
-	"$$shared/bin/python" -c "$$purelib" > "$$($(BIN)/python -c "$$purelib")/shared.pth"
-	for script in "$$shared"/bin/*; do
-	    copy="$(BIN)/$${script##*/}"
-	    if [[ -e "$$copy" ]]; then continue; fi
-	    if [[ "$$(head -c 2 "$$script" | tr -d '\0')" != '#!' ]]; then ln -s "$$script" "$$copy"; continue; fi
-	    # The shell line allows spaces and any length in the path, which `#!` does not.
-	    printf "#!/bin/sh\n'''exec' '%s' \"\$$0\" \"\$$@\"\n' '''\n" "$(CURDIR)/$(BIN)/python" > "$$copy"
-	    sed "1,3{/^#!/d;/^'''exec/d;/^' '''/d}" "$$script" >> "$$copy"
-	    chmod +x "$$copy"
-	done
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --disable-pip-version-check -e .
+	# Once made it is kept, since something may run from it: a new pyproject.toml is only installed over the old one.
+	if [[ "$$(cat .venv/.complete 2>/dev/null)" != "$$stamp" ]]; then
+	    rm -rf .venv
+	    "$$shared/bin/python" -m venv --without-pip .venv
+	    purelib='import sysconfig; print(sysconfig.get_path("purelib"))'
+	    "$$shared/bin/python" -c "$$purelib" > "$$($(BIN)/python -c "$$purelib")/shared.pth"
+	    for script in "$$shared"/bin/*; do
+	        copy="$(BIN)/$${script##*/}"
+	        if [[ -e "$$copy" ]]; then continue; fi
+	        if [[ "$$(head -c 2 "$$script" | tr -d '\0')" != '#!' ]]; then ln -s "$$script" "$$copy"; continue; fi
+	        # The shell line allows spaces and any length in the path, which `#!` does not.
+	        printf "#!/bin/sh\n'''exec' '%s' \"\$$0\" \"\$$@\"\n' '''\n" "$(CURDIR)/$(BIN)/python" > "$$copy"
+	        sed "1,3{/^#!/d;/^'''exec/d;/^' '''/d}" "$$script" >> "$$copy"
+	        chmod +x "$$copy"
+	    done
+	fi
+	$(BIN)/python -m pip install "$${quiet[@]}" --no-build-isolation -e .
 	echo "$$stamp" > .venv/.complete
 
 demo: venv ## build and query an index of Python's own help topics on a local Ray cluster
