@@ -19,33 +19,18 @@ from rayrag.cli.options import json_option, load, setting, store_option
 def retrieve(context: click.Context, query: str, as_json: bool) -> None:
     """Show the chunks that answer QUERY best, ranked, with where they come from."""
     from rayrag.cli.output import note, print_json
-    from rayrag.corpus.registry import newest_version
-    from rayrag.index.reader import Index
-    from rayrag.index.versions import require_newest
-    from rayrag.retrieval.retriever import Retriever, check_query
-    from rayrag.storage import Storage, require_store
+    from rayrag.pipeline import RAGPipeline
+    from rayrag.retrieval.retriever import check_query
+    from rayrag.storage import Storage
 
     settings = load(context).settings
     configuration = settings.retriever_configuration
     check_query(query, configuration)
     storage = Storage.open(settings.store.root)
-    require_store(storage)
-    manifest = require_newest(storage)
-    if newest_version(storage) > manifest.registry_version:
-        note(
-            f"the index is stale: it holds version {manifest.registry_version} of the documents, the newest is "
-            f"{newest_version(storage)}; run `rayrag build-index`"
-        )
-    encoder = None
-    if configuration.mode != "sparse":
-        from rayrag.embedding.factory import class_difference, encoder_for_index
-
-        built = manifest.configuration
-        encoder = encoder_for_index(built.embedding, built.embedding_metadata, settings.embedding)
-        difference = class_difference(built.embedding_metadata, encoder.metadata)
-        if difference is not None:
-            note(f"the query is encoded on another class than the index, scores may differ in their last bits: {difference}")
-    found = Retriever(Index.load(storage, manifest), encoder).retrieve(query, configuration, settings.context)
+    pipeline = RAGPipeline.load(storage, settings.embedding if configuration.mode != "sparse" else None)
+    for warning in pipeline.warnings:
+        note(warning)
+    found = pipeline.retrieve(query, configuration, settings.context)
     if as_json:
         print_json(found)
         return

@@ -1,14 +1,12 @@
 """The retriever of one process: encodes and analyses the query, searches every shard, and shows the ranking."""
 
-from rayrag.context.assembly import build_context
-from rayrag.context.citations import cite
 from rayrag.embedding.base import Encoder
 from rayrag.errors import InputError, IntegrityError
 from rayrag.index.analyzer import Analyzer
 from rayrag.index.reader import Index
 from rayrag.retrieval.leaf import ChunkContent, Leaf, LeafQuery
 from rayrag.retrieval.root import Ranked, rank
-from rayrag.schema.retrieval import ContextSettings, Result, Retrieval, RetrieverConfiguration
+from rayrag.schema.retrieval import Result, RetrieverConfiguration
 
 MAX_QUERY_LENGTH = 16_384
 
@@ -32,22 +30,12 @@ class Retriever:
             Leaf(entries, average_length=index.average_length, k1=sparse.k1, b=sparse.b) for entries in index.shards
         ]
 
-    def retrieve(
-        self, query: str, configuration: RetrieverConfiguration, context: ContextSettings
-    ) -> Retrieval:
-        """The ranked results of a query, their context and citations; InputError when there is nothing to search by."""
+    def retrieve(self, query: str, configuration: RetrieverConfiguration) -> list[Result]:
+        """The results of a query, ranked from 1; InputError when there is nothing to search by."""
         check_query(query, configuration)
         leaf_query = self._leaf_query(query, configuration)
         ranking = rank([leaf.search(leaf_query) for leaf in self._leaves], configuration)
-        results = [result(number, place, content) for number, (place, content) in enumerate(self._content(ranking), 1)]
-        return Retrieval(
-            query=query,
-            index_fingerprint=self._index.manifest.index_fingerprint,
-            configuration=configuration,
-            results=results,
-            context=build_context(results, max_tokens=context.max_tokens, separator=context.separator),
-            citations=cite(results),
-        )
+        return [_result(number, place, content) for number, (place, content) in enumerate(self._content(ranking), 1)]
 
     def _leaf_query(self, query: str, configuration: RetrieverConfiguration) -> LeafQuery:
         vector = terms = None
@@ -81,7 +69,7 @@ def check_query(query: str, configuration: RetrieverConfiguration) -> None:
         raise InputError("min_score is a bound on the cosine score, which sparse mode does not compute; leave it out")
 
 
-def result(number: int, place: Ranked, content: ChunkContent) -> Result:
+def _result(number: int, place: Ranked, content: ChunkContent) -> Result:
     """The result at rank `number`."""
     return Result(
         rank=number,
