@@ -319,5 +319,5 @@ def _did_you_mean(key: str, known: Mapping[str, str]) -> str:
     last_parts = {each.rpartition(".")[2]: each for each in known}
     for word, choices in ((key, siblings), (last, list(last_parts)), (key, list(known))):
         for match in difflib.get_close_matches(word, choices, 1, 0.75):
-            return f"; did you mean {known[last_parts.get(match, match)]}?"
+            return f"; did you mean {known[match if match in known else last_parts[match]]}?"
     return "; `rayrag config show` lists all"

@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from rayrag.schema.base import Record
 from rayrag.schema.chunks import ChunkConfiguration
+from rayrag.schema.documents import CorpusSettings
 from rayrag.schema.embedding import EncoderSettings
 from rayrag.schema.index import IndexSettings
 from rayrag.schema.retrieval import ContextSettings, RetrieverConfiguration
@@ -18,15 +19,6 @@ class StoreSettings(Record):
     """`root` is the folder or URI (`s3://bucket/prefix`, …) of the store."""
 
     root: str = Field("rag-data", min_length=1)
-
-
-class CorpusSettings(Record):
-    """Sizes in bytes. A larger document is rejected before it is read; a pack holds about `pack_bytes` of documents;
-    one scan task of an ingest takes about `slice_bytes` of sources."""
-
-    max_document_bytes: int = Field(16 << 20, ge=1)
-    pack_bytes: int = Field(64 << 20, ge=1)
-    slice_bytes: int = Field(64 << 20, ge=1)
 
 
 class BatchSettings(Record):

@@ -3,6 +3,7 @@
 import builtins
 import contextlib
 import errno
+import functools
 import logging
 import os
 import secrets
@@ -18,18 +19,22 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 REMOTE_SCHEMES = ("s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
-CONDITIONAL_PUT = ("s3", "gs", "gcs", "abfs", "abfss")
+OBJECT_STORES = ("s3", "gs", "gcs", "abfs", "abfss")
 
 _log = logging.getLogger(__name__)
 
 
 class RemoteFiles:
-    """A prefix of a pyarrow.fs file system; `conditional` makes the obstore store of it, where there is one."""
+    """A prefix of a pyarrow.fs file system.
 
-    def __init__(self, filesystem: Any, base: str, conditional: Callable[[], Any] | None) -> None:
+    `object_store` makes the obstore store of that prefix, where there is one: it writes, since an output stream of
+    pyarrow.fs cannot be abandoned (it publishes what it has) and cannot create exclusively.
+    """
+
+    def __init__(self, filesystem: Any, base: str, object_store: Callable[[], Any] | None) -> None:
         self._filesystem = filesystem
         self._base = base.rstrip("/")
-        self._conditional = conditional
+        self._object_store = functools.cache(object_store) if object_store is not None else None
 
     @classmethod
     def open(cls, uri: str) -> "RemoteFiles":
@@ -47,10 +52,10 @@ class RemoteFiles:
                 raise InputError(f"store {uri}: {str(error).partition(chr(10))[0]}") from error
             except pa.ArrowNotImplementedError as error:
                 raise InputError(f"store {uri}: this pyarrow has no support for {scheme}://") from error
-        if scheme not in CONDITIONAL_PUT:
+        if scheme not in OBJECT_STORES:
             return cls(filesystem, base, None)
         region = filesystem.region if scheme == "s3" else None
-        return cls(filesystem, base, lambda: _conditional_store(uri, region))
+        return cls(filesystem, base, lambda: _object_store(uri, region))
 
     def _full(self, path: str) -> str:
         return f"{self._base}/{path}" if path else self._base
@@ -84,23 +89,25 @@ class RemoteFiles:
             return file.read_buffer(file.size())
 
     def begin(self, path: str, cleanup: contextlib.ExitStack) -> IO[bytes]:
-        """A local temporary file: an output stream of pyarrow.fs cannot be abandoned, it publishes what it has."""
+        """A local temporary file, sent when it is complete."""
         return cleanup.enter_context(tempfile.TemporaryFile(prefix="rayrag-"))
 
     def finish(self, path: str, file: IO[bytes]) -> None:
         file.seek(0)
-        if self._conditional is not None:  # object stores publish a finished upload at once
-            self._upload(self._full(path), file)
+        if self._object_store is None:
+            self._replace(path, file)
             return
-        self._replace(path, file)
+        from obstore import put
+
+        put(self._object_store(), path, file)
 
     def create(self, path: str, data: bytes) -> bool:
-        if self._conditional is not None:
+        if self._object_store is not None:
             from obstore import put
             from obstore.exceptions import AlreadyExistsError, PreconditionError
 
             try:
-                put(self._conditional(), path, data, mode="create")
+                put(self._object_store(), path, data, mode="create")
             except (AlreadyExistsError, PreconditionError):
                 return False
             return True
@@ -114,22 +121,20 @@ class RemoteFiles:
         return True
 
     def _replace(self, path: str, file: IO[bytes]) -> None:
+        """Upload under a temporary name, then move."""
         full = self._full(path)
         folder = full.rpartition("/")[0]
         temporary = f"{folder}/{TEMPORARY}{secrets.token_hex(16)}"
         self._filesystem.create_dir(folder, recursive=True)
         try:
-            self._upload(temporary, file)
+            with self._filesystem.open_output_stream(temporary) as stream:
+                while piece := file.read(8 << 20):
+                    stream.write(piece)
             self._filesystem.move(temporary, full)
         except BaseException:
             with contextlib.suppress(OSError):  # the error that brought us here says more
                 self._filesystem.delete_file(temporary)
             raise
-
-    def _upload(self, full: str, file: IO[bytes]) -> None:
-        with self._filesystem.open_output_stream(full) as stream:
-            while piece := file.read(8 << 20):
-                stream.write(piece)
 
     def delete(self, path: str) -> None:
         if self.kind(path) is None:
@@ -163,7 +168,7 @@ def _complete_s3(uri: str) -> str:
     return parts._replace(query=urlencode(query, quote_via=quote, safe=":/")).geturl()
 
 
-def _conditional_store(uri: str, region: str | None) -> Any:
+def _object_store(uri: str, region: str | None) -> Any:
     """The obstore store of a completed S3, GCS or Azure URI."""
     from obstore.store import from_url
 

@@ -1,8 +1,8 @@
 """The files of a store: immutable put, exclusive create, checked read; on a local disk or an object store.
 
 A local disk is written through temporary name, fsync, `rename` (bulk files) or `link` (exclusive create) and fsync of
-the folder. Everything else goes through pyarrow.fs, and exclusive create through obstore's conditional put on S3, GCS
-and Azure. A file system that offers neither hard links nor a conditional put is single-writer: `create` then checks
+the folder. S3, GCS and Azure are read through pyarrow.fs and written through obstore, which creates exclusively and
+publishes whole objects only; everything else goes through pyarrow.fs. A file system that offers neither hard links nor a conditional put is single-writer: `create` then checks
 and writes in two steps, and logs a warning.
 
 Paths are relative POSIX paths inside the store. Failures of the disk or the service are IntegrityError.
