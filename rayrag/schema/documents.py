@@ -19,6 +19,8 @@ State = Literal["added", "duplicate", "empty", "unsupported", "too_large", "inva
 DOCUMENT_ID = r"^doc-[0-9a-f]{64}$"
 MAX_NAME_LENGTH = 1024
 
+_AS_JSON = json.JSONEncoder(ensure_ascii=False)
+
 
 class CorpusSettings(Record):
     """Limits and work sizes of ingest, in bytes. Only `max_document_bytes` decides what is registered.
@@ -27,9 +29,9 @@ class CorpusSettings(Record):
     document), which also bounds the memory of the task that writes it; one task reads about `slice_bytes` of files.
     """
 
-    max_document_bytes: int = Field(16 << 20, ge=1)
-    pack_bytes: int = Field(64 << 20, ge=1)
-    slice_bytes: int = Field(64 << 20, ge=1)
+    max_document_bytes: int = Field(default=16 << 20, ge=1)
+    pack_bytes: int = Field(default=64 << 20, ge=1)
+    slice_bytes: int = Field(default=64 << 20, ge=1)
 
 
 class DocumentRecord(Record):
@@ -60,7 +62,7 @@ def record_digest(sha256: str, size: int, logical_name: str, content_type: str, 
 
     SHA-256 of the canonical JSON of the record's fields, written out here since it is needed a million times.
     """
-    name = json.dumps(logical_name, ensure_ascii=False)
+    name = _AS_JSON.encode(logical_name)
     record = (
         f'{{"content_type":"{content_type}","logical_name":{name},"metadata":{metadata},'
         f'"schema_version":"1.0","sha256":"{sha256}","size":{size}}}'
@@ -83,7 +85,7 @@ class IngestOutcome:
 
 
 class IngestReport(Record):
-    """What an ingest did. `counts` has all seven states and adds up to `documents`, which are sorted by source and line.
+    """What an ingest did. `counts` has all seven states and adds up to `documents`, sorted by source and line.
 
     Fingerprint, version and document count are those of the registry afterwards. `rejected` says why the ingest as a
     whole was rejected: nothing was written then, and `added` is what would have been.
