@@ -41,8 +41,8 @@ def build_index(context: click.Context, executor: str, as_json: bool) -> None:
     with progress() as show:
         report = run(
             Storage.open(settings.store.root),
-            chunking=settings.chunk_configuration,
-            sparse=settings.sparse_configuration,
+            chunking=settings.chunking,
+            sparse=settings.sparse,
             encoder=settings.embedding,
             settings=settings.index,
             executor=make_executor(executor, loaded),

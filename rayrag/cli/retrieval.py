@@ -24,7 +24,7 @@ def retrieve(context: click.Context, query: str, as_json: bool) -> None:
     from rayrag.storage import Storage
 
     settings = load(context).settings
-    configuration = settings.retriever_configuration
+    configuration = settings.retrieval
     check_query(query, configuration)
     storage = Storage.open(settings.store.root)
     pipeline = RAGPipeline.load(storage, settings.embedding if configuration.mode != "sparse" else None)

@@ -86,7 +86,7 @@ def build_index(
         current = newest(storage)
         if current is not None and _is_current(current, registry, configuration, settings):
             return _report(current, encoded=0, truncated=0, changed=False, seconds=clock.seconds)
-        documents = planned_documents(registry.table, registry.record_digests)
+        documents = planned_documents(registry)
         plan = make_plan(documents, configuration, settings, _earlier(storage, configuration))
     with clock.stage("encode"):
         encoded, truncated = _run_units(storage, configuration, encoder, plan, executor, progress)

@@ -10,13 +10,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rayrag.corpus.registry import Registry
 from rayrag.fingerprint import GROUP_BITS, sha256_hex
 from rayrag.index.entries import digests_array, group_numbers
 from rayrag.index.tables import DIGEST, DOCUMENTS
 from rayrag.index.versions import run_folder, shard_folder
 from rayrag.schema.index import IndexConfiguration, IndexManifest, IndexSettings
 
-PLANNED = pa.schema([*list(DOCUMENTS)[:6], pa.field("pack", pa.string()), pa.field("offset", pa.int64())])
+PLANNED = pa.schema(
+    [
+        *list(DOCUMENTS)[:6],
+        pa.field("pack", pa.string(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+    ]
+)
 """The documents of a plan, by ascending id: what a shard says of them, and where their bytes lie."""
 
 GROUPS = 1 << GROUP_BITS
@@ -102,13 +109,10 @@ def shard_bounds(settings: IndexSettings, total_bytes: int) -> list[int]:
     return [at * GROUPS // number for at in range(number + 1)]
 
 
-def planned_documents(records: pa.Table, record_digests: Sequence[str]) -> pa.Table:
-    """The registry's records (by ascending id) as a table of schema `PLANNED`."""
-    ids = [bytes.fromhex(document_id[4:]) for document_id in records["document_id"].to_pylist()]
-    columns = {
-        "document_id": pa.array(ids, DIGEST),
-        "record_digest": pa.array([bytes.fromhex(digest) for digest in record_digests], DIGEST),
-    } | {name: records[name] for name in PLANNED.names[2:]}
+def planned_documents(registry: Registry) -> pa.Table:
+    """The registry's documents as a table of schema `PLANNED`."""
+    ids = pa.FixedSizeBinaryArray.from_buffers(DIGEST, len(registry.digests), [None, pa.py_buffer(registry.digests)])
+    columns = {"document_id": ids} | {name: registry.table[name] for name in PLANNED.names[1:]}
     return pa.table(columns).cast(PLANNED)
 
 

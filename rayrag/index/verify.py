@@ -30,6 +30,7 @@ def verify(storage: Storage, progress: Callable[[str, int, int], None] = lambda 
     """
     require_store(storage)
     registry = Registry.load(storage)
+    _ = registry.record_digests  # derives and compares them
     done = 0
     for _ in read_sources(storage, registry.table):
         done += 1
@@ -57,7 +58,7 @@ def _verify_index(storage: Storage, manifest: IndexManifest, progress: Callable[
             f"{manifest.registry_version} of the registry has {registry.manifest.document_fingerprint}"
         )
     index = Index.load(storage, manifest)
-    documents = planned_documents(registry.table, registry.record_digests)
+    documents = planned_documents(registry)
     checked = 0
     for reference, entries in zip(manifest.shards, index.shards, strict=True):
         shard = _Shard(storage, manifest, shard_folder(reference.key), entries)

@@ -70,18 +70,3 @@ class Settings(Record):
     context: ContextSettings = _defaults(ContextSettings)
     batch: BatchSettings = _defaults(BatchSettings)
     ray: RaySettings = _defaults(RaySettings)
-
-    @property
-    def chunk_configuration(self) -> ChunkConfiguration:
-        """The section `chunking`, by the name of its record."""
-        return self.chunking
-
-    @property
-    def sparse_configuration(self) -> SparseConfiguration:
-        """The section `sparse`, by the name of its record."""
-        return self.sparse
-
-    @property
-    def retriever_configuration(self) -> RetrieverConfiguration:
-        """The section `retrieval`, by the name of its record."""
-        return self.retrieval
