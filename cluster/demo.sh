@@ -7,19 +7,26 @@ export PATH="$PWD/.venv/bin:$PATH"
 store=demo-data
 
 run() {
-    printf '\n$ %s\n' "$(printf "%s " "${@@Q}")"
+    local word line='$'
+    for word in "$@"; do
+        [[ "$word" != *' '* ]] || word="\"$word\""
+        line+=" $word"
+    done
+    printf '\n%s\n' "$line"
     "$@"
 }
 
-topics="$(mktemp -d)"
+scratch="$(mktemp -d)"
+topics="$scratch/python-topics"
 started=""
-trap 'rm -rf "$topics"; [[ -z "$started" ]] || cluster/local.sh stop' EXIT
+trap 'rm -rf "$scratch"; [[ -z "$started" ]] || cluster/local.sh stop' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
 python - "$topics" <<'EOF'
 import pathlib, pydoc_data.topics, sys
 
+pathlib.Path(sys.argv[1]).mkdir()
 for name, text in pydoc_data.topics.topics.items():
     pathlib.Path(sys.argv[1], f"{name}.rst").write_text(text, encoding="utf-8")
 EOF
