@@ -97,6 +97,7 @@ start() {
     done
     ((nodes >= 1)) || fail "--nodes must be at least 1"
     [[ -x "$bin/ray" ]] || fail "no $bin/ray: run \`make venv\` first"
+    [[ "$bin" != *[[:space:]]* ]] || fail "Ray cannot start workers from a path with spaces: move the checkout from $root"
     if healthy; then
         echo "already running"
         return

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,8 @@ def test_jobs_import_rayrag_and_keep_their_exit_code(ray_cluster) -> None:
         client.submit_job(entrypoint='python -c "import rayrag, sys; print(sys.executable, rayrag.__file__)"'),
         client.submit_job(entrypoint='python -c "raise SystemExit(3)"'),
     ]
-    while not all(client.get_job_status(job).is_terminal() for job in jobs):
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not all(client.get_job_status(job).is_terminal() for job in jobs):
         pass
     assert [client.get_job_info(job).driver_exit_code for job in jobs] == [0, 3]
     assert f"{sys.executable} {ROOT / 'rayrag' / '__init__.py'}" in client.get_job_logs(jobs[0])
