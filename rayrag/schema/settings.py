@@ -27,7 +27,7 @@ class BatchSettings(Record):
     `encoders` actors run at once, each with `encoder_cpus` (its whole part is the number of threads) and
     `encoder_gpus` (a share of one GPU, or a whole number). Units are read, chunked and analysed by tasks with
     `reader_cpus`, `readers` at once at most (None: as many as there is room for); all else are tasks with
-    `merge_cpus`. A task that is lost with its worker is run again up to `max_retries` times.
+    `merge_cpus`. What is lost with a worker is run again.
     """
 
     encoders: int = Field(1, ge=1)
@@ -36,7 +36,6 @@ class BatchSettings(Record):
     readers: int | None = Field(None, ge=1)
     reader_cpus: float = Field(1.0, gt=0)
     merge_cpus: float = Field(1.0, gt=0)
-    max_retries: int = Field(3, ge=0)
 
     @model_validator(mode="after")
     def _gpus_are_shares_or_whole(self) -> Self:
@@ -48,9 +47,10 @@ class BatchSettings(Record):
 
 
 class RaySettings(Record):
-    """`address` is the job server that `rayrag submit` talks to."""
+    """`address` is the job server that `rayrag submit` talks to; None: the one that RAY_API_SERVER_ADDRESS or
+    RAY_ADDRESS names, else http://127.0.0.1:8265."""
 
-    address: str = Field("http://127.0.0.1:8265", min_length=1)
+    address: str | None = Field(None, min_length=1)
 
 
 def _defaults(section: type[R]) -> R:

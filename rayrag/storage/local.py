@@ -48,6 +48,8 @@ class LocalFiles:
         with open(self._full(path), "rb") as file:
             # Bounded first, so that a length from a damaged file allocates nothing.
             available = max(0, min(length, os.fstat(file.fileno()).st_size - offset))
+            if available == 0:
+                return b""  # `seek` refuses offsets that no file can have
             file.seek(offset)
             return file.read(available)
 

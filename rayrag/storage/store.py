@@ -2,8 +2,8 @@
 
 A local disk is written through temporary name, fsync, `rename` (bulk files) or `link` (exclusive create) and fsync of
 the folder. S3, GCS and Azure are read through pyarrow.fs and written through obstore, which creates exclusively and
-publishes whole objects only; everything else goes through pyarrow.fs. A file system that offers neither hard links nor a conditional put is single-writer: `create` then checks
-and writes in two steps, and logs a warning.
+publishes whole objects only; everything else goes through pyarrow.fs. A file system that offers neither hard links nor
+a conditional put is single-writer: `create` then checks and writes in two steps, and logs a warning.
 
 Paths are relative POSIX paths inside the store. Failures of the disk or the service are IntegrityError.
 """
