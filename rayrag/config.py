@@ -239,7 +239,7 @@ def _text(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False) if value.startswith('"') else value
+        return json.dumps(value, ensure_ascii=False) if value.startswith('"') or value == "null" else value
     return json.dumps(value)
 
 
