@@ -33,6 +33,7 @@ DEFAULT = "default"
 
 _WHOLE = r"[-+]?(?:0|[1-9][0-9]*)"
 _NUMBER = rf"(?:{_WHOLE}(?:\.[0-9]*)?|[-+]?\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
+_NUMBERS = tuple(f"tag:yaml.org,2002:{name}" for name in ("int", "float", "bool"))
 _MISSPELT = object()
 """What the text of an environment variable becomes when it does not have the form of its setting."""
 
@@ -177,7 +178,7 @@ def _settings_in(
         lines[name] = line
         key = f"{section}.{name}" if section else name
         if key in KEYS:
-            yield key, _Given(_scalar(value_node, place, loader), named, place)
+            yield key, _Given(_scalar(value_node, KEYS[key], place, loader), named, place)
         elif key in _SECTIONS:
             yield from _settings_in(value_node, key, named, loader)
         else:
@@ -185,11 +186,14 @@ def _settings_in(
             raise InputError(f"{place}: unknown {kind} {key}{_did_you_mean(key, {each: each for each in _NAMES})}")
 
 
-def _scalar(node: "yaml.Node", place: str, loader: "yaml.SafeLoader") -> Any:
+def _scalar(node: "yaml.Node", field: FieldInfo, place: str, loader: "yaml.SafeLoader") -> Any:
+    """The value of a node. Where a text is wanted, `2024` is one, and `1e3`, which is a number in YAML 1.2 only."""
     import yaml
 
     if not isinstance(node, yaml.ScalarNode):
         return []  # no setting is a list or mapping; with aliases it may be huge, so it is not even made
+    if _kind(field)[0] is str and node.tag in _NUMBERS:
+        return node.value
     try:
         return loader.construct_object(node)
     except (ValueError, KeyError, AttributeError) as error:  # what PyYAML raises for `!!int x`, `!!bool x`, …

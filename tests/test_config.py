@@ -290,16 +290,19 @@ def test_an_empty_file_or_section_sets_nothing(config: Any, content: str) -> Non
 
 
 def test_yaml_means_what_it_says(config: Any) -> None:
-    """YAML 1.1 reads `no` as false, `010` as 8, `1:30` as 90 and `1e-3` as a text."""
+    """YAML 1.1 reads `no` as false, `010` as 8, `1:30` as 90, `1e-3` as a text, and `2024` never as the text it is."""
     content = """
 store: {root: no}
 sparse: {k1: 1e-3, b: 1, epsilon: .5}
-embedding: {model: 1:30, passage_prompt: on, query_prompt: 0x1F, allow_download: True}
+embedding: {model: 1:30, passage_prompt: 1e3, query_prompt: 0x1F, allow_download: True}
+context: {separator: 007}
+ray: {address: 2024}
 retrieval: {min_score: ~}
 """
     values = load_settings(config(content), {}, {}).values()
     assert (values["store.root"], values["embedding.model"]) == ("no", "1:30")
-    assert (values["embedding.passage_prompt"], values["embedding.query_prompt"]) == ("on", "0x1F")
+    assert (values["embedding.passage_prompt"], values["embedding.query_prompt"]) == ("1e3", "0x1F")
+    assert (values["context.separator"], values["ray.address"]) == ("007", "2024")
     assert [repr(values[f"sparse.{name}"]) for name in ("k1", "b", "epsilon")] == ["0.001", "1.0", "0.5"]
     assert values["embedding.allow_download"] is True
     assert values["retrieval.min_score"] is None
