@@ -1,4 +1,4 @@
-"""The build job: `ray job submit -- python jobs/build_index.py --store STORE` (options: `rayrag build-index --help`)."""
+"""The build job: `ray job submit -- python jobs/build_index.py --store STORE` (see `rayrag build-index --help`)."""
 
 import sys
 

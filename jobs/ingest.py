@@ -1,4 +1,4 @@
-"""The ingest job: `ray job submit -- python jobs/ingest.py PATH… --store STORE` (options: `rayrag ingest --help`)."""
+"""The ingest job: `ray job submit -- python jobs/ingest.py PATH… --store STORE` (see `rayrag ingest --help`)."""
 
 import sys
 

@@ -83,7 +83,9 @@ def corpus(count: int, seed: int = 1) -> dict[str, str]:
     files = {}
     for number in range(count):
         lines = [" ".join(source.choices(words, k=source.randint(3, 14))) for _ in range(source.randint(1, 7))]
-        files[f"{source.choice('abc')}/{number:03}"] = source.choice(["\n\n", "\r\n\r\n", "\n"]).join([*lines, lines[0]]) + f" {number}"
+        files[f"{source.choice('abc')}/{number:03}"] = (
+            source.choice(["\n\n", "\r\n\r\n", "\n"]).join([*lines, lines[0]]) + f" {number}"
+        )
     return files
 
 
@@ -97,7 +99,9 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("num_shards", "unit_bytes"), [(3, 1), (8, 1000), (64, 10**9), (None, 5)])
-def test_shards_and_units_do_not_change_the_index(reference: Path, tmp_path: Path, num_shards: int | None, unit_bytes: int) -> None:
+def test_shards_and_units_do_not_change_the_index(
+    reference: Path, tmp_path: Path, num_shards: int | None, unit_bytes: int
+) -> None:
     add(tmp_path / "store", tmp_path / "documents", corpus(40))
     report = build(tmp_path / "store", num_shards=num_shards, unit_bytes=unit_bytes)
     assert report.shard_count == (num_shards or 1)
@@ -169,7 +173,9 @@ class Killed(BaseException):
     """What a kill looks like to code that catches exceptions."""
 
 
-def test_a_build_killed_at_any_write_leaves_the_old_index_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_killed_at_any_write_leaves_the_old_index_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = corpus(14)
     add(tmp_path / "origin", tmp_path / "documents", files, chosen=sorted(files)[:7])
     first = build(tmp_path / "origin", num_shards=2)
@@ -184,10 +190,10 @@ def test_a_build_killed_at_any_write_leaves_the_old_index_and_goes_on(tmp_path: 
         shutil.copytree(tmp_path / "origin", store)
         calls = 0
 
-        def check(self: Storage, path: str, **arguments: bool) -> None:
+        def check(self: Storage, path: str, *, at: int = kill_at, **arguments: bool) -> None:
             nonlocal calls
             calls += 1
-            if calls == kill_at:
+            if calls == at:
                 raise Killed
             original(self, path, **arguments)
 
@@ -293,8 +299,12 @@ def test_the_threshold_is_inclusive_and_on_the_cosine(reference: Path) -> None:
     pipeline = RAGPipeline.load(Storage.open(reference), HASHING)
     full = pipeline.retrieve("shard index", RetrieverConfiguration(top_k=100), ContextSettings()).results
     bound = sorted({result.score for result in full if result.score is not None})[-3]
-    kept = pipeline.retrieve("shard index", RetrieverConfiguration(top_k=100, min_score=bound), ContextSettings()).results
-    assert [result.chunk_id for result in kept] == [r.chunk_id for r in full if r.score is not None and r.score >= bound]
+    kept = pipeline.retrieve(
+        "shard index", RetrieverConfiguration(top_k=100, min_score=bound), ContextSettings()
+    ).results
+    assert [result.chunk_id for result in kept] == [
+        r.chunk_id for r in full if r.score is not None and r.score >= bound
+    ]
     assert any(result.score == bound for result in kept)
 
 

@@ -1,5 +1,6 @@
 """The executor that runs a build's work on a Ray cluster: units through Ray Data, everything else as tasks."""
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,19 +30,23 @@ class RayExecutor:
     unit and writing its run are one step, so that a run has one author.
     """
 
-    def __init__(self, resources: BatchSettings, store_root: str) -> None:
-        """Raises IntegrityError without a cluster, InputError when the store is local to one of several nodes."""
+    def __init__(self, resources: BatchSettings, paths: Sequence[str]) -> None:
+        """`paths` are the store and the sources. Raises IntegrityError without a cluster, InputError when one of them
+        is local to one of several nodes."""
         self._resources = resources
         with _ray_errors():
             if not ray.is_initialized():
-                ray.init(address="auto", log_to_driver=False, logging_level="warning")
-            _check_reachable(store_root)
+                ray.init(address="auto", log_to_driver=False, logging_level=logging.WARNING)
+            _check_reachable(paths)
+            _check_placement(resources)
 
     def describe_encoder(self, settings: EncoderSettings) -> tuple[EmbeddingConfiguration, EmbeddingMetadata]:
         """On a worker with the resources of an encoder."""
         with _ray_errors():
-            task = ray.remote(**self._encoder_resources())(_describe)
-            return ray.get(task.remote(settings, self._threads))
+            resources = self._resources
+            task: Any = ray.remote(num_cpus=resources.encoder_cpus, num_gpus=resources.encoder_gpus)(_describe)
+            configuration, metadata = ray.get(task.remote(settings, self._threads))
+            return configuration, metadata
 
     def run_units(
         self, storage: Storage, configuration: IndexConfiguration, settings: EncoderSettings, units: Sequence[Unit]
@@ -52,18 +57,19 @@ class RayExecutor:
         with _ray_errors():
             context = ray.data.DataContext.get_current()
             context.enable_progress_bars = False
-            context.print_on_execution_start = False
+            context.raise_original_map_exception = True
+            logging.getLogger("ray.data").setLevel(logging.ERROR)  # the caller reports progress
             prepared = ray.data.from_items(rows, override_num_blocks=len(rows)).map(
                 _PrepareUnit(storage, configuration),
+                compute=ray.data.TaskPoolStrategy(resources.readers),
                 num_cpus=resources.reader_cpus,
-                concurrency=resources.readers,
-                max_retries=resources.max_retries,
             )
             reports = prepared.map(
-                _EncodeUnit,
+                _EncodeUnit,  # type: ignore[arg-type]  # Ray makes one per actor
                 fn_constructor_args=(storage, configuration, settings, self._threads),
-                concurrency=min(resources.encoders, len(rows)),
-                **self._encoder_resources(),
+                compute=ray.data.ActorPoolStrategy(size=min(resources.encoders, len(rows))),
+                num_cpus=resources.encoder_cpus,
+                num_gpus=resources.encoder_gpus,
             )
             for row in reports.iter_rows():
                 yield RunReport(**row)
@@ -72,7 +78,7 @@ class RayExecutor:
         """As tasks; at most as many in flight as the cluster has CPUs for, twice over."""
         cpus = self._resources.merge_cpus
         with _ray_errors():
-            task = ray.remote(num_cpus=cpus, max_retries=self._resources.max_retries)(_call)
+            task: Any = ray.remote(num_cpus=cpus)(_call)
             limit = max(2, int(2 * ray.cluster_resources().get("CPU", 1) / max(cpus, 0.1)))
             shared = ray.put(function)
             flying: list[Any] = []
@@ -87,10 +93,6 @@ class RayExecutor:
     def _threads(self) -> int:
         return max(1, int(self._resources.encoder_cpus))
 
-    def _encoder_resources(self) -> dict[str, float]:
-        resources = self._resources
-        return {"num_cpus": resources.encoder_cpus, "num_gpus": resources.encoder_gpus}
-
 
 class _PrepareUnit:
     """Reads, chunks and analyses a unit; passes a unit whose run is there on as its report."""
@@ -104,7 +106,11 @@ class _PrepareUnit:
         unit = Unit(row["key"], documents)
         finished = finished_run(self._storage, unit)
         if finished is not None:
-            return {"finished": tuple(finished), **dict.fromkeys(("documents", "chunks", "postings"), b""), "key": unit.key}
+            return {
+                "finished": tuple(finished),
+                **dict.fromkeys(("documents", "chunks", "postings"), b""),
+                "key": unit.key,
+            }
         return {"finished": None, **prepare(self._storage, self._configuration, unit).to_row()}
 
 
@@ -164,31 +170,53 @@ def _own_error(error: BaseException | None) -> RayragError | None:
     return None
 
 
-def _check_reachable(store_root: str) -> None:
-    """A local store must be the same folder on every node: compare what each node sees of it."""
+def _check_placement(resources: BatchSettings) -> None:
+    """InputError when the encoders, and a reader beside them, do not fit the cluster: they would wait forever."""
+    beside = (
+        0.0
+        if (resources.encoder_gpus, resources.encoder_cpus) == (0.0, resources.reader_cpus)
+        else resources.reader_cpus
+    )
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    for name, each, rest in (("CPU", resources.encoder_cpus, beside), ("GPU", resources.encoder_gpus, 0.0)):
+        total, largest = sum(node.get(name, 0.0) for node in nodes), max(node.get(name, 0.0) for node in nodes)
+        if each > largest or resources.encoders * each + rest > total + 1e-9:
+            raise InputError(
+                f"{resources.encoders} encoders of {each:g} {name}{f' and a reader of {rest:g}' if rest else ''} "
+                f"do not fit the cluster, which has {total:g} {name} ({largest:g} on one node): lower batch.encoders or "
+                f"batch.encoder_{name.lower()}s"
+            )
+
+
+def _check_reachable(paths: Sequence[str]) -> None:
+    """A local path must lead to the same place on every node: compare what each node sees of it."""
+    local = [os.path.abspath(path) for path in paths if "://" not in path]
     nodes = [node for node in ray.nodes() if node["Alive"]]
-    if "://" in store_root or len({node["NodeManagerAddress"] for node in nodes}) < 2:
+    if not local or len({node["NodeManagerAddress"] for node in nodes}) < 2:
         return
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    task = ray.remote(num_cpus=0)(_folder_seen)
-    root = os.path.abspath(store_root)
+    task: Any = ray.remote(num_cpus=0)(_seen)
     seen = ray.get(
         [
-            task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(root)
+            task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(local)
             for node in nodes
         ]
     )
-    if len(set(seen)) > 1:
-        raise InputError(
-            f"store {root} is not the same folder on all {len(nodes)} nodes of the cluster: "
-            "use a shared file system or an object store, such as s3://bucket/prefix"
-        )
+    for path, *views in zip(local, *seen, strict=True):
+        if len(set(views)) > 1:
+            raise InputError(
+                f"{path} is not the same on all {len(nodes)} nodes of the cluster: "
+                "use a shared file system or an object store, such as s3://bucket/prefix"
+            )
 
 
-def _folder_seen(root: str) -> tuple[str, int, int]:
-    """The nearest existing folder above `root`, its inode and the time it changed (ns)."""
-    while not os.path.isdir(root):
-        root = os.path.dirname(root)
-    status = os.stat(root)
-    return root, status.st_ino, status.st_mtime_ns
+def _seen(paths: Sequence[str]) -> list[tuple[str, int, int]]:
+    """For each path the nearest that exists (itself or above), its inode and the time it changed (ns)."""
+    seen = []
+    for path in paths:
+        while not os.path.exists(path):
+            path = os.path.dirname(path)
+        status = os.stat(path)
+        seen.append((path, status.st_ino, status.st_mtime_ns))
+    return seen

@@ -1,50 +1,90 @@
 """Jobs: a command of rayrag submitted to a cluster's job server, followed to its end."""
 
 import asyncio
+import logging
+import os
 import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from rayrag.errors import IntegrityError
+from rayrag.errors import InputError, IntegrityError
+
+DEFAULT_ADDRESS = "http://127.0.0.1:8265"
 
 
-def run_job(address: str, arguments: Sequence[str], environment: dict[str, str]) -> int:
+def run_job(address: str | None, arguments: Sequence[str], environment: dict[str, str]) -> int:
     """Run `python -m rayrag ARGUMENTS` as a job; its log goes to stdout as it comes.
 
-    Returns the driver's own exit code (0, 2, 3). Raises IntegrityError when the job server cannot be reached or the
-    job ends otherwise. Leaving (Ctrl-C) leaves the job running.
+    `address` None is the cluster that RAY_API_SERVER_ADDRESS or RAY_ADDRESS names, or one on this machine. Returns the
+    driver's own exit code (0, 2, 3). Raises IntegrityError when the job server cannot be reached or the job ends
+    otherwise. Leaving (Ctrl-C) leaves the job running.
     """
-    client = _connect(address)
-    job = client.submit_job(
-        entrypoint=shlex.join(["python", "-m", "rayrag", *arguments]),
-        runtime_env={"env_vars": environment},
-    )
-    print(f"job {job} at {address}", flush=True)
+    from ray.exceptions import AuthenticationError
+
     try:
+        client = _connect(address)
+        job = client.submit_job(
+            entrypoint=shlex.join(["python", "-m", "rayrag", *arguments]),
+            runtime_env={"env_vars": environment},
+        )
+        print(f"job {job} at {client.get_address()}", flush=True)
         asyncio.run(_follow(client, job))
+        info = client.get_job_info(job)
+    except AuthenticationError as error:
+        raise IntegrityError(
+            "the cluster wants its token: `export RAY_AUTH_MODE=token` and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH, "
+            'or for a cluster of this checkout `eval "$(cluster/local.sh env)"`'
+        ) from error
     except KeyboardInterrupt:
-        print(f"\njob {job} goes on: `ray job logs -f {job}`, `ray job stop {job}`", flush=True)
+        print("\nthe job goes on: see `ray job list`, `ray job logs -f ID`, `ray job stop ID`", flush=True)
         raise
-    info = client.get_job_info(job)
-    if info.driver_exit_code is None or info.driver_exit_code not in (0, 2, 3):
-        message = " ".join((info.message or "").split())
-        raise IntegrityError(f"job {job} ended as {info.status.value}: {message}")
+    except (RuntimeError, ConnectionError, OSError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise IntegrityError(f"the job server cannot be used: {reason}; see `ray job list`") from error
+    if info.driver_exit_code not in (0, 2, 3):
+        code = "" if info.driver_exit_code is None else f" with exit code {info.driver_exit_code}"
+        raise IntegrityError(f"job {job} ended as {info.status.value}{code}; see `ray job logs {job}`")
     return int(info.driver_exit_code)
 
 
-def _connect(address: str) -> Any:
+def _connect(address: str | None) -> Any:
     from ray.job_submission import JobSubmissionClient
 
+    if address is not None and not address.startswith(("http://", "https://")):
+        raise InputError(f"--address {address}: expected the URL of a job server, such as {DEFAULT_ADDRESS}")
+    logging.getLogger("ray.dashboard.modules.job.sdk").setLevel(logging.WARNING)
+    if address is not None:  # the client would let these win over the address it is given
+        os.environ.pop("RAY_API_SERVER_ADDRESS", None)
+        os.environ.pop("RAY_ADDRESS", None)
     try:
-        return JobSubmissionClient(address)
+        return JobSubmissionClient(address or DEFAULT_ADDRESS)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        reason = " ".join(str(error).split())
+        reason = " ".join(str(error).split()).rstrip(".")
         raise IntegrityError(
-            f"no Ray job server answers at {address} ({reason}): start a cluster with `cluster/local.sh start` or "
+            f"no Ray job server answers ({reason}): start a cluster with `cluster/local.sh start` or "
             "`ray start --head`, or give its --address"
         ) from error
 
 
 async def _follow(client: Any, job: str) -> None:
-    async for lines in client.tail_job_logs(job):
-        print(lines, end="", flush=True)
+    """Print the log as it comes. The stream closes seconds after the job has ended, so its status is watched too."""
+    printed = 0
+
+    async def stream() -> None:
+        nonlocal printed
+        async for lines in client.tail_job_logs(job):
+            print(lines, end="", flush=True)
+            printed += len(lines)
+
+    streaming = asyncio.create_task(stream())
+    while not streaming.done():
+        status = await asyncio.to_thread(client.get_job_status, job)
+        if status.is_terminal():
+            break
+        await asyncio.wait([streaming], timeout=0.5)
+    if streaming.done():
+        streaming.result()
+    else:
+        streaming.cancel()
+        await asyncio.wait([streaming])
+    print((await asyncio.to_thread(client.get_job_logs, job))[printed:], end="", flush=True)

@@ -34,7 +34,7 @@ _SENTENCE_END = regex.compile(
         (?! \p{{SB=Numeric}} )                                                                        # SB6: 3.14
         (?! \p{{SB=Upper}} (?<= [\p{{SB=Upper}}\p{{SB=Lower}}] {_IGNORED} \p{{SB=ATerm}} {_IGNORED} . ) )  # SB7: U.S.
         {_CLOSES}
-        (?! {_SPACES} (?: [^{_LETTER}{_TERMINATOR}\p{{SB=Sep}}\n] | (?!{_BLANK_LINE})\n )*+ \p{{SB=Lower}} )  # SB8: e.g. a
+        (?! {_SPACES} (?: [^{_LETTER}{_TERMINATOR}\p{{SB=Sep}}\n] | (?!{_BLANK_LINE})\n )*+ \p{{SB=Lower}} )  # SB8
     )
     {_SPACES}                                                                                       # SB9, SB10
     (?: \p{{SB=Sep}} | {_BLANK_LINE} | (?! [{_TERMINATOR}\p{{SB=SContinue}}] ) )                       # SB8a, SB11
@@ -58,7 +58,20 @@ def sentence_ends(text: str) -> Iterator[int]:
 def properties_sha256() -> str:
     """A digest of the Sentence_Break property of every character: equal digests give equal boundaries."""
     every_character = "".join(map(chr, range(sys.maxunicode + 1)))
-    classes = ("Extend", "Format", "Close", "Sp", "OLetter", "Upper", "Lower", "STerm", "ATerm", "Numeric", "Sep", "SContinue")
+    classes = (
+        "Extend",
+        "Format",
+        "Close",
+        "Sp",
+        "OLetter",
+        "Upper",
+        "Lower",
+        "STerm",
+        "ATerm",
+        "Numeric",
+        "Sep",
+        "SContinue",
+    )
     return fingerprint(
         [[match.span() for match in regex.finditer(rf"\p{{SB={name}}}+", every_character)] for name in classes]
     )

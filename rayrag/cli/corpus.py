@@ -24,7 +24,7 @@ def ingest(
     executor: str,
     as_json: bool,
 ) -> None:
-    """Register documents: files, folders or URIs of .txt, .md, .rst, .json (one document each) and .jsonl (one per line)."""
+    """Register documents: files, folders or URIs of .txt, .md, .rst, .json (one each) and .jsonl (one per line)."""
     from rayrag.cli.output import print_json, print_table, progress
     from rayrag.corpus.ingest import RejectedIngest
     from rayrag.corpus.ingest import ingest as run
@@ -40,7 +40,7 @@ def ingest(
                 content_type=content_type,
                 strict=strict,
                 settings=loaded.settings.corpus,
-                mapper=make_executor(executor, loaded).map,
+                mapper=make_executor(executor, loaded, paths).map,
                 progress=show,
             )
     except RejectedIngest as error:
@@ -89,7 +89,9 @@ def show_document(context: click.Context, document_id: str, as_json: bool) -> No
     if as_json:
         print_json({**record.content(), "text": text})
         return
-    print_table([(name, value) for name, value in record.content().items() if name not in ("schema_version", "pack", "offset")])
+    print_table(
+        [(name, value) for name, value in record.content().items() if name not in ("schema_version", "pack", "offset")]
+    )
     print(f"\n{text}")
 
 

@@ -21,9 +21,13 @@ from rayrag.cli.options import executor_option, json_option, load, make_executor
     click.Choice(["hashing", "sentence-transformers"]),
     help="Model, or lexical hashing, which needs none (sentence-transformers).",
 )
-@setting("--model", "embedding.model", metavar="NAME", help="Folder, installed model package or hub id (all-MiniLM-L6-v2).")
+@setting(
+    "--model", "embedding.model", metavar="NAME", help="Folder, installed model package or hub id (all-MiniLM-L6-v2)."
+)
 @setting("--dimension", "embedding.dimension", int, metavar="N", help="Dimension of the hashing embedder (384).")
-@setting("--precision", "embedding.precision", click.Choice(["auto", "fp32", "bf16", "fp16"]), help="Of the model (auto).")
+@setting(
+    "--precision", "embedding.precision", click.Choice(["auto", "fp32", "bf16", "fp16"]), help="Of the model (auto)."
+)
 @setting("--device", "embedding.device", click.Choice(["auto", "cpu", "cuda"]), help="Where the model runs (auto).")
 @setting("--allow-download", "embedding.allow_download", bool, help="Let a model be downloaded from the hub.")
 @setting("--num-shards", "index.num_shards", int, metavar="N", help="1 to 4096 (by size).")
@@ -59,7 +63,10 @@ def build_index(context: click.Context, executor: str, as_json: bool) -> None:
             ("reused", report.chunks_reused),
             ("truncated", report.chunks_truncated),
             ("shards", report.shard_count),
-            ("encoder", f"{report.embedding.model} ({report.embedding.precision}, {report.embedding_metadata.hardware_class})"),
+            (
+                "encoder",
+                f"{report.embedding.model} ({report.embedding.precision}, {report.embedding_metadata.hardware_class})",
+            ),
             ("seconds", ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in report.seconds.items())),
             ("index", f"version {report.index_version}{'' if report.changed else ' (unchanged)'}"),
             ("fingerprint", report.index_fingerprint),
@@ -91,7 +98,11 @@ def inspect(context: click.Context, as_json: bool) -> None:
     if found.configuration is None:
         print_table([*rows, ("index", "none yet: run `rayrag build-index`")])
         return
-    chunking, embedding, sparse = found.configuration.chunking, found.configuration.embedding, found.configuration.sparse
+    chunking, embedding, sparse = (
+        found.configuration.chunking,
+        found.configuration.embedding,
+        found.configuration.sparse,
+    )
     stale = f", stale: it holds registry version {found.indexed_registry_version}" if found.stale else ""
     rows += [
         ("index", f"version {found.index_version} of {found.built_at}{stale}"),
@@ -103,7 +114,10 @@ def inspect(context: click.Context, as_json: bool) -> None:
             f"{embedding.model}, {embedding.dimension} dimensions, {embedding.precision}, "
             f"{found.configuration.embedding_metadata.hardware_class}",
         ),
-        ("sparse", f"Okapi BM25 k1 {sparse.k1}, b {sparse.b}, epsilon {sparse.epsilon}, {sparse.analyzer.stemmer} stemmer"),
+        (
+            "sparse",
+            f"Okapi BM25 k1 {sparse.k1}, b {sparse.b}, epsilon {sparse.epsilon}, {sparse.analyzer.stemmer} stemmer",
+        ),
         ("shards", len(found.shards)),
     ]
     print_table(rows)

@@ -1,6 +1,6 @@
 """Options that several commands share. A flag that stands for a setting names the setting's key."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -45,12 +45,12 @@ def load(context: click.Context) -> "Loaded":
     return load_settings(root["config_file"], os.environ, root["overrides"])
 
 
-def make_executor(name: str, loaded: "Loaded") -> "Executor":
-    """The executor of that name."""
+def make_executor(name: str, loaded: "Loaded", sources: Sequence[str] = ()) -> "Executor":
+    """The executor of that name, for work on the store and on `sources`."""
     if name == "ray":
         from rayrag.batch.executor import RayExecutor
 
-        return RayExecutor(loaded.settings.batch, loaded.settings.store.root)
+        return RayExecutor(loaded.settings.batch, [loaded.settings.store.root, *sources])
     from rayrag.index.executor import InProcess
 
     return InProcess()

@@ -9,9 +9,16 @@ from rayrag.cli.options import json_option, load, setting, store_option
 @click.argument("query")
 @store_option
 @setting("--top-k", "retrieval.top_k", int, metavar="N", help="Results, 1 to 100 (5).")
-@setting("--mode", "retrieval.mode", click.Choice(["dense", "sparse", "hybrid"]), help="By vector, by words, or both (hybrid).")
+@setting(
+    "--mode",
+    "retrieval.mode",
+    click.Choice(["dense", "sparse", "hybrid"]),
+    help="By vector, by words, or both (hybrid).",
+)
 @setting("--min-score", "retrieval.min_score", float, metavar="X", help="Lowest cosine score, inclusive (none).")
-@setting("--model", "embedding.model", metavar="NAME", help="Where the index's model lies, if it was built from a folder.")
+@setting(
+    "--model", "embedding.model", metavar="NAME", help="Where the index's model lies, if it was built from a folder."
+)
 @setting("--device", "embedding.device", click.Choice(["auto", "cpu", "cuda"]), help="Where the model runs (auto).")
 @setting("--allow-download", "embedding.allow_download", bool, help="Let the model be downloaded from the hub.")
 @json_option
@@ -39,7 +46,7 @@ def retrieve(context: click.Context, query: str, as_json: bool) -> None:
     for result in found.results:
         shown = {"cosine": result.scores.dense, "bm25": result.scores.bm25, "rrf": result.scores.fusion}
         scores = "  ".join(f"{name} {value:.4f}" for name, value in shown.items() if value is not None)
-        print(click.style(f"{result.rank}. {result.logical_name}", bold=True), f" {scores}")
-        print(click.style(f"   [{result.character_start}:{result.character_end}] {result.chunk_id}", dim=True))
+        click.echo(click.style(f"{result.rank}. {result.logical_name}", bold=True) + f"  {scores}")
+        click.echo(click.style(f"   [{result.character_start}:{result.character_end}] {result.chunk_id}", dim=True))
         print(click.wrap_text(" ".join(result.text.split())[:480], 100, "   ", "   "), end="\n\n")
-    print(click.style(f"index {found.index_fingerprint}", dim=True))
+    click.echo(click.style(f"index {found.index_fingerprint}", dim=True))

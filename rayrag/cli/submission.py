@@ -19,7 +19,7 @@ def _submission(command: click.Command) -> click.Command:
     """The command as one that submits itself: the same arguments, and where the cluster is."""
 
     @click.pass_context
-    def run(context: click.Context, **parameters: Any) -> int:
+    def run(context: click.Context, /, **parameters: Any) -> int:
         from rayrag.batch.submission import run_job
 
         loaded = load(context)
@@ -42,7 +42,7 @@ def _arguments(command: click.Command, parameters: dict[str, Any]) -> list[str]:
     for parameter in command.params:
         value = parameters.get(parameter.name or "")
         if isinstance(parameter, click.Argument):
-            words += ["--", *map(_absolute, value)]
+            words += ["--", *map(_absolute, parameters[parameter.name or ""])]
         elif value is True:
             words.insert(0, parameter.opts[0])
         elif value not in (None, False):

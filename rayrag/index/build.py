@@ -13,8 +13,8 @@ from rayrag.errors import InputError
 from rayrag.index.analyzer import Analyzer
 from rayrag.index.executor import Executor
 from rayrag.index.plan import EarlierIndex, Plan, ShardTask, Unit, make_plan, planned_documents, shard_bounds
-from rayrag.index.shard import FILES, MANIFEST, read_documents, read_postings
 from rayrag.index.reader import read_reference
+from rayrag.index.shard import FILES, MANIFEST, read_documents, read_postings
 from rayrag.index.statistics import statistics_table
 from rayrag.index.tables import to_ipc
 from rayrag.index.versions import (

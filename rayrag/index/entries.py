@@ -4,6 +4,7 @@ import hashlib
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from rayrag.schema.chunks import Chunk
 
 UNFINISHED_CHUNKS = CHUNKS.remove(CHUNKS.get_field_index("entry_digest"))
 
-Documents = pa.Table
+Documents: TypeAlias = pa.Table
 """A table with the columns of `DOCUMENTS` that the registry decides: all but `chunk_count` and `chunks_digest`."""
 
 
@@ -114,9 +115,7 @@ def merge(documents: Documents, parts: Sequence[Entries], dimension: int) -> Ent
     return Entries(_with_chunks(documents, chunks), chunks, vectors, Postings.gather(moves, len(order)))
 
 
-def entry_digests(
-    fingerprints: Sequence[bytes], vectors: NDArray[np.float32], postings: Postings
-) -> list[bytes]:
+def entry_digests(fingerprints: Sequence[bytes], vectors: NDArray[np.float32], postings: Postings) -> list[bytes]:
     """For each entry SHA-256 over chunk fingerprint (32 bytes), vector (little-endian float32), and its terms.
 
     A term is its UTF-8 bytes, a zero byte and its frequency (little-endian uint32); terms ascend by code point.
@@ -133,9 +132,7 @@ def entry_digests(
         digest.update(
             b"".join(
                 terms[number] + (packed[frequency] if frequency < 256 else struct.pack("<I", frequency))
-                for number, frequency in zip(
-                    numbers[start:end].tolist(), frequencies[start:end].tolist(), strict=True
-                )
+                for number, frequency in zip(numbers[start:end].tolist(), frequencies[start:end].tolist(), strict=True)
             )
         )
         digests.append(digest.digest())

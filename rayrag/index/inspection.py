@@ -2,8 +2,8 @@
 
 import re
 
-import pyarrow.compute as pc
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rayrag.corpus.registry import Registry, text_of
 from rayrag.errors import InputError, IntegrityError

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -77,14 +78,18 @@ def make_plan(
 ) -> Plan:
     """The work for `documents` (schema `PLANNED`, by ascending id). What `earlier` holds is copied, not encoded."""
     ids = digests_array(documents["document_id"]).view("S32").ravel()
-    held_ids = np.concatenate([np.zeros(0, "S32"), *(_ids(table) for table in earlier.documents if len(table))]) if earlier else ids[:0]
+    held_ids = (
+        np.concatenate([np.zeros(0, "S32"), *(_ids(table) for table in earlier.documents if len(table))])
+        if earlier
+        else ids[:0]
+    )
     held = np.isin(ids, held_ids)
     units = _units(documents.filter(pa.array(~held)), configuration, settings.unit_bytes)
     bounds = shard_bounds(settings, int(documents["size"].to_numpy().sum()))
     groups = group_numbers(documents["document_id"])
     unit_ranges = [(_group(unit.documents, 0), _group(unit.documents, -1)) for unit in units]
     shards = []
-    for first, end in zip(bounds, bounds[1:], strict=False):
+    for first, end in pairwise(bounds):
         start, stop = np.searchsorted(groups, [first, end])
         sources = [
             Source(run_folder(unit.key), None, analyze=False)
@@ -127,7 +132,7 @@ def _units(documents: pa.Table, configuration: IndexConfiguration, unit_bytes: i
     bounds.append(len(sizes))
     prefix = configuration.digest().encode()
     units = []
-    for start, end in zip(bounds, bounds[1:], strict=False):
+    for start, end in pairwise(bounds):
         members = documents.slice(start, end - start)
         if len(members):
             units.append(Unit(sha256_hex(prefix + digests_array(members["document_id"]).tobytes()), members))

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rayrag.corpus.records import is_ascending
 from rayrag.errors import IntegrityError
 from rayrag.index.entries import Entries, digests_array, group_numbers
 from rayrag.index.postings import Postings
@@ -93,7 +94,9 @@ def read_postings(storage: Storage, folder: str, manifest: ShardManifest) -> Pos
 def read_documents(storage: Storage, folder: str, manifest: ShardManifest) -> pa.Table:
     """The shard's documents alone; the digest of the file is checked."""
     path = f"{folder}/documents.arrow"
-    return from_ipc(storage.buffer(path, sha256=manifest.files["documents.arrow"].sha256), DOCUMENTS, storage.where(path))
+    return from_ipc(
+        storage.buffer(path, sha256=manifest.files["documents.arrow"].sha256), DOCUMENTS, storage.where(path)
+    )
 
 
 def _check(entries: Entries, manifest: ShardManifest, where: Any) -> None:
@@ -104,7 +107,7 @@ def _check(entries: Entries, manifest: ShardManifest, where: Any) -> None:
             f"the files hold {len(documents)} and {len(chunks)}"
         )
     ids = digests_array(documents["document_id"])
-    if not _ascends(ids):
+    if not is_ascending(ids):
         raise IntegrityError(f"{where('documents.arrow')}: documents are not in ascending order of their ids")
     counts = documents["chunk_count"].to_numpy()
     starts = np.cumsum(counts) - counts
@@ -132,18 +135,6 @@ def check_range(storage: Storage, folder: str, entries: Entries, first_group: in
             f"{storage.where(f'{folder}/documents.arrow')}: holds documents outside the shard's range "
             f"[{first_group:03x}, {end_group:03x})"
         )
-
-
-def _ascends(ids: NDArray[np.uint8]) -> bool:
-    """Whether rows of bytes strictly ascend."""
-    words = ids.view(">u8").astype(np.uint64)
-    later = np.zeros(max(len(ids) - 1, 0), bool)
-    equal = ~later
-    for column in range(4):
-        before, after = words[:-1, column], words[1:, column]
-        later |= equal & (after > before)
-        equal &= after == before
-    return bool(later.all())
 
 
 def _vectors(data: pa.Buffer, where: str) -> NDArray[np.float32]:

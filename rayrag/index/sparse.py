@@ -13,14 +13,14 @@ class WeightedTerm(NamedTuple):
     """A term of a query, how often it occurs there, and its idf in the whole index."""
 
     term: str
-    count: int
+    frequency: int
     idf: float
 
 
 class OkapiScorer:
     """Scores the rows of one shard. `average_length` is that of the whole index, in terms per chunk.
 
-    score(row) = sum over the query's terms, ascending, of count * idf * tf * (k1 + 1) / (tf + k1 * (1 - b + b * length
+    score(row) = sum over the query's terms, ascending, of qtf * idf * tf * (k1 + 1) / (tf + k1 * (1 - b + b * length
     / average_length)), which is `rank_bm25.BM25Okapi.get_scores` with its sum in a fixed order.
     """
 
@@ -37,8 +37,8 @@ class OkapiScorer:
         """
         scores = np.zeros(self._postings.row_count)
         found = np.zeros(self._postings.row_count, bool)
-        for term, count, idf in terms:
+        for term, frequency, idf in terms:
             rows, frequencies = self._postings.find(term)
-            scores[rows] += (count * idf * (self._k1 + 1)) * frequencies / (frequencies + self._norms[rows])
+            scores[rows] += (frequency * idf * (self._k1 + 1)) * frequencies / (frequencies + self._norms[rows])
             found[rows] = True
         return scores, found

@@ -21,8 +21,10 @@ _DERIVED = ("document_id", "chunk_index", "chunk_id", "fingerprint", "start", "e
 _SLICE = 256  # documents that are held as text at a time
 
 
-def verify(storage: Storage, progress: Callable[[str, int, int], None] = lambda stage, done, total: None) -> VerifyReport:
-    """Check the newest registry version and the index that retrieval uses; IntegrityError names the first file at fault.
+def verify(
+    storage: Storage, progress: Callable[[str, int, int], None] = lambda stage, done, total: None
+) -> VerifyReport:
+    """Check the newest registry version and the index that retrieval uses; IntegrityError names the file at fault.
 
     Of the registry: every digest, and every document's bytes. Of the index: every digest and count; each chunk is cut
     again from its document, each text analysed again, the entry digests, statistics and fingerprints computed again.
@@ -30,10 +32,8 @@ def verify(storage: Storage, progress: Callable[[str, int, int], None] = lambda 
     """
     require_store(storage)
     registry = Registry.load(storage)
-    _ = registry.record_digests  # derives and compares them
-    done = 0
-    for _ in read_sources(storage, registry.table):
-        done += 1
+    _ = registry.record_digests  # derived and compared
+    for done, _ in enumerate(read_sources(storage, registry.table), 1):
         progress("documents", done, len(registry.table))
     manifest = newest(storage)
     if manifest is not None:

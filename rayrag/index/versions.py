@@ -76,7 +76,7 @@ def read_index_manifest(storage: Storage, version: int) -> IndexManifest:
 
 
 def newest(storage: Storage) -> IndexManifest | None:
-    """The index that retrieval uses: among those of the newest registry version indexed, the newest; None without any."""
+    """The index that retrieval uses: the newest of those built from the newest registry version; None without any."""
     found = [read_index_manifest(storage, version) for version in version_numbers(storage)]
     return max(found, key=lambda manifest: (manifest.registry_version, manifest.version), default=None)
 

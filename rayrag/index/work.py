@@ -5,7 +5,7 @@ They are plain functions over values that pickle. Where they run is an executor'
 
 import time
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -26,7 +26,7 @@ from rayrag.storage import Storage
 
 
 class RunReport(NamedTuple):
-    """What became of a unit. `encoded` is 0 where an earlier attempt had written the run; `seconds` are the encoder's."""
+    """What became of a unit. `encoded` is 0 where an earlier attempt wrote the run; `seconds` are the encoder's."""
 
     key: str
     document_count: int
@@ -45,7 +45,7 @@ class Prepared:
     chunks: pa.Table
     postings: Postings
 
-    def to_row(self) -> dict[str, bytes | str]:
+    def to_row(self) -> dict[str, Any]:
         """The same as Arrow IPC bytes, for transport."""
         return {
             "key": self.key,
@@ -55,13 +55,13 @@ class Prepared:
         }
 
     @classmethod
-    def from_row(cls, row: dict[str, bytes | str]) -> "Prepared":
+    def from_row(cls, row: dict[str, Any]) -> "Prepared":
         """The inverse of `to_row`."""
         documents, chunks, postings = (
             from_ipc(pa.py_buffer(row[name]), schema, f"unit {row['key']}")
             for name, schema in (("documents", PLANNED), ("chunks", UNFINISHED_CHUNKS), ("postings", POSTINGS))
         )
-        return cls(str(row["key"]), documents, chunks, Postings.from_table(postings, len(chunks)))
+        return cls(row["key"], documents, chunks, Postings.from_table(postings, len(chunks)))
 
 
 def finished_run(storage: Storage, unit: Unit) -> RunReport | None:
@@ -82,8 +82,8 @@ def prepare(storage: Storage, configuration: IndexConfiguration, unit: Unit) -> 
     analyzer = Analyzer(configuration.sparse.analyzer)
     if analyzer.metadata != configuration.analyzer_metadata:
         raise IntegrityError(
-            f"this worker's analyser is {analyzer.metadata.content()}, the build's {configuration.analyzer_metadata.content()}: "
-            "install the same versions of Python, regex and PyStemmer on all nodes"
+            f"this installation analyses texts by {analyzer.metadata.content()}, the index is built by "
+            f"{configuration.analyzer_metadata.content()}: install the same versions of Python, regex and PyStemmer"
         )
     chunks = [
         chunk
@@ -103,7 +103,7 @@ def check_encoder(encoder: Encoder, configuration: IndexConfiguration) -> None:
         if stated != actual:
             raise IntegrityError(
                 f"this worker encodes with {actual.to_json().decode().strip()}, the build with "
-                f"{stated.to_json().decode().strip()}: one build needs one hardware class and the same versions everywhere"
+                f"{stated.to_json().decode().strip()}: a build needs one hardware class and one set of versions"
             )
 
 
@@ -119,7 +119,9 @@ def encode(storage: Storage, encoder: Encoder, prepared: Prepared) -> RunReport:
     return RunReport(prepared.key, len(prepared.documents), len(texts), len(texts), truncated, seconds)
 
 
-def merge_shard(storage: Storage, configuration: IndexConfiguration, task: ShardTask) -> tuple[ShardReference, ShardManifest]:
+def merge_shard(
+    storage: Storage, configuration: IndexConfiguration, task: ShardTask
+) -> tuple[ShardReference, ShardManifest]:
     """Merge a shard from its sources and write it, unless it is there; the same bytes whatever the sources are."""
     folder = shard_folder(task.key)
     path = f"{folder}/{MANIFEST}"
@@ -127,7 +129,9 @@ def merge_shard(storage: Storage, configuration: IndexConfiguration, task: Shard
         manifest = read_manifest(storage, folder)
         for name, file in manifest.files.items():
             if storage.size(f"{folder}/{name}") != file.size:
-                raise IntegrityError(f"{storage.where(f'{folder}/{name}')}: its size is not the {file.size} bytes stated")
+                raise IntegrityError(
+                    f"{storage.where(f'{folder}/{name}')}: its size is not the {file.size} bytes stated"
+                )
         sha256 = sha256_hex(manifest.to_json())
     else:
         parts = []

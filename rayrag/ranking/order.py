@@ -14,4 +14,5 @@ def top(scores: NDArray[np.float64], ids: NDArray[np.bytes_], count: int) -> NDA
         positions = np.flatnonzero(scores >= last)
     else:
         positions = np.arange(len(scores))
-    return positions[np.lexsort((ids[positions], -scores[positions]))][:count]
+    order = np.lexsort((ids[positions], -scores[positions]))[:count]
+    return np.asarray(positions[order], np.int64)

@@ -32,7 +32,7 @@ class Chunk(NamedTuple):
     """
 
     document_id: str
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which a chunk has no use for
     start: int
     end: int
     text: str

@@ -70,7 +70,8 @@ def test_any_character_but_a_letter_may_stand_between_a_full_stop_and_a_lower_ca
 @given(st.text(st.sampled_from("aA. \t\r\n。\u2029\u0301)1"), max_size=40))
 def test_offsets_ascend_and_a_line_break_counts_as_a_space(text: str) -> None:
     ends = list(sentence_ends(text))
-    assert all(before < after for before, after in pairwise([0, *ends])) and all(end <= len(text) for end in ends)
+    assert all(before < after for before, after in pairwise([0, *ends]))
+    assert all(end <= len(text) for end in ends)
     blank = any(not line.strip(" \t\r") for line in text.split("\n")[1:-1])
     if not blank:
         assert ends == list(sentence_ends(text.replace("\r", " ").replace("\n", " ")))

@@ -17,9 +17,7 @@ STRATEGIES = get_args(SeparatorStrategy)
 
 
 def configuration(size: int, overlap: int, strategy: str) -> ChunkConfiguration:
-    return ChunkConfiguration.model_validate(
-        {"chunk_size": size, "overlap": overlap, "separator_strategy": strategy}
-    )
+    return ChunkConfiguration.model_validate({"chunk_size": size, "overlap": overlap, "separator_strategy": strategy})
 
 
 def cut(text: str, size: int, overlap: int, strategy: str) -> list[str]:

@@ -7,10 +7,19 @@ from rayrag.schema.retrieval import Context, Result, Retrieval, RetrieverConfigu
 
 def result(rank: int, text: str) -> Result:
     return Result(
-        rank=rank, chunk_id=f"chunk-{rank}", document_id=f"doc-{rank}", logical_name="n", score=0.5,
-        scores=Scores(dense=0.5, bm25=None, fusion=None, rerank=None), character_start=rank, character_end=rank + len(text),
-        chunk_index=0, chunk_fingerprint="f", text=text, metadata={},
-    )  # fmt: skip
+        rank=rank,
+        chunk_id=f"chunk-{rank}",
+        document_id=f"doc-{rank}",
+        logical_name="n",
+        score=0.5,
+        scores=Scores(dense=0.5, bm25=None, fusion=None, rerank=None),
+        character_start=rank,
+        character_end=rank + len(text),
+        chunk_index=0,
+        chunk_fingerprint="f",
+        text=text,
+        metadata={},
+    )
 
 
 RESULTS = [result(1, "abcd"), result(2, "efghi"), result(3, "j")]
@@ -37,18 +46,26 @@ def test_the_fingerprint_covers_order_content_and_separator() -> None:
     prints = [
         build_context(results, max_tokens=100, separator=separator).fingerprint
         for results, separator in (
-            (RESULTS, "--"), (RESULTS[::-1], "--"), (RESULTS, "\n"), (RESULTS[:2], "--"), ([result(1, "abcx"), *RESULTS[1:]], "--"),
+            (RESULTS, "--"),
+            (RESULTS[::-1], "--"),
+            (RESULTS, "\n"),
+            (RESULTS[:2], "--"),
+            ([result(1, "abcx"), *RESULTS[1:]], "--"),
         )
-    ]  # fmt: skip
+    ]
     assert len(set(prints)) == 5
     assert prints[0] == build_context(RESULTS, max_tokens=99, separator="--").fingerprint
 
 
 def retrieval() -> Retrieval:
     return Retrieval(
-        query="q", index_fingerprint="i", configuration=RetrieverConfiguration(), results=RESULTS,
-        context=Context(text="", fingerprint="", token_estimate=0, estimator="", separator="", chunk_ids=[]), citations=cite(RESULTS),
-    )  # fmt: skip
+        query="q",
+        index_fingerprint="i",
+        configuration=RetrieverConfiguration(),
+        results=RESULTS,
+        context=Context(text="", fingerprint="", token_estimate=0, estimator="", separator="", chunk_ids=[]),
+        citations=cite(RESULTS),
+    )
 
 
 def test_citations_of_the_retrieval_are_right_in_any_order_and_number() -> None:
@@ -59,7 +76,14 @@ def test_citations_of_the_retrieval_are_right_in_any_order_and_number() -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("document_id", "doc-2"), ("character_start", 0), ("character_end", 9), ("score", 0.4), ("score", None), ("chunk_id", "chunk-9")],
+    [
+        ("document_id", "doc-2"),
+        ("character_start", 0),
+        ("character_end", 9),
+        ("score", 0.4),
+        ("score", None),
+        ("chunk_id", "chunk-9"),
+    ],
 )
 def test_a_changed_citation_is_named(field: str, value: object) -> None:
     changed = cite(RESULTS)[0].model_copy(update={field: value})

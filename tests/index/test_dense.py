@@ -49,7 +49,9 @@ def test_masses_of_equal_vectors_widen_the_fetch(copies: int) -> None:
 @given(st.integers(1, 60), st.integers(1, 9), st.integers(0, 1000), st.integers(1, 20))
 def test_search_equals_brute_force_bit_for_bit(total: int, dimension: int, seed: int, count: int) -> None:
     generator = np.random.default_rng(seed)
-    vectors = (generator.integers(-2, 3, (total, dimension)) / 4 + generator.random((total, 1)) * 1e-7).astype(np.float32)
+    vectors = (generator.integers(-2, 3, (total, dimension)) / 4 + generator.random((total, 1)) * 1e-7).astype(
+        np.float32
+    )
     query = (generator.integers(-2, 3, dimension) / 4).astype(np.float32)
     names = ids(total, seed)
     rows, scores = DenseIndex(vectors, names).search(query, count)

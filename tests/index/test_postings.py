@@ -4,7 +4,9 @@ from hypothesis import strategies as st
 
 from rayrag.index.postings import Postings
 
-COUNTS = st.lists(st.dictionaries(st.sampled_from(["a", "b", "ß", "z", "\U0001f600", "\uffff"]), st.integers(1, 300)), max_size=8)
+COUNTS = st.lists(
+    st.dictionaries(st.sampled_from(["a", "b", "ß", "z", "\U0001f600", "\uffff"]), st.integers(1, 300)), max_size=8
+)
 
 
 def counts_of(postings: Postings) -> list[dict[str, int]]:

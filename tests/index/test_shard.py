@@ -33,14 +33,17 @@ def documents_table(texts: Sequence[str]) -> pa.Table:
         ids, [hashlib.sha256(b"record" + each).digest() for each in ids], [each.hex()[:8] for each in ids],
         ["text/plain"] * len(ids), [1] * len(ids), ["{}"] * len(ids), ["p"] * len(ids), [0] * len(ids),
     ]  # fmt: skip
-    return pa.table([pa.array(column, field.type) for column, field in zip(columns, PLANNED, strict=True)], schema=PLANNED)
+    return pa.table(
+        [pa.array(column, field.type) for column, field in zip(columns, PLANNED, strict=True)], schema=PLANNED
+    )
 
 
 def entries_of(texts: Sequence[str]) -> Entries:
     by_id = {"doc-" + hashlib.sha256(text.encode()).hexdigest(): text for text in texts}
     chunks = [chunk for name in sorted(by_id) for chunk in chunk_document(name, by_id[name], CHUNKING)]
     vectors = np.array(
-        [np.frombuffer(hashlib.sha256(chunk.text.encode()).digest()[:DIMENSION], np.uint8) for chunk in chunks], np.float32
+        [np.frombuffer(hashlib.sha256(chunk.text.encode()).digest()[:DIMENSION], np.uint8) for chunk in chunks],
+        np.float32,
     ).reshape(-1, DIMENSION)
     postings = Postings.of_counts([ANALYZER.counts(chunk.text) for chunk in chunks])
     return Entries.assemble(documents_table(texts), chunk_table(chunks), vectors, postings)
@@ -50,7 +53,12 @@ def content(entries: Entries) -> tuple[object, ...]:
     return entries.documents, entries.chunks, entries.vectors.tobytes(), entries.postings.to_table()
 
 
-TEXTS = st.lists(st.text("ab cß\n漢", min_size=1, max_size=40).filter(lambda text: not text.isspace()), unique=True, min_size=1, max_size=8)
+TEXTS = st.lists(
+    st.text("ab cß\n漢", min_size=1, max_size=40).filter(lambda text: not text.isspace()),
+    unique=True,
+    min_size=1,
+    max_size=8,
+)
 
 
 @given(TEXTS, st.data())

@@ -1,0 +1,1 @@
+"""The sharded hybrid index: plan, build, read, search, verify."""
