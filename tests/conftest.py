@@ -1,8 +1,10 @@
-"""What all tests share: hypothesis profiles, the shared data folder, a private Ray cluster."""
+"""What all tests share: hypothesis profiles, the shared data folder, a private Ray cluster, an S3 service."""
 
+import itertools
 import os
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -82,3 +84,47 @@ def ray_cluster(local_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFa
             if "ray" in sys.modules:
                 sys.modules["ray"].shutdown()
             local_cluster(state, "stop")
+
+
+SERVER = """
+import logging, sys
+from moto.server import ThreadedMotoServer
+logging.disable()
+server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+server.start()
+print(server.get_host_and_port()[1], flush=True)
+sys.stdin.read()
+"""
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def s3_environment() -> Iterator[dict[str, str]]:
+    """A running S3 service with a bucket `bucket`: the variables that lead clients there."""
+    server = subprocess.Popen([sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        endpoint = f"http://127.0.0.1:{int(server.stdout.readline())}"
+        signed = {"Authorization": "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request"}
+        request = urllib.request.Request(f"{endpoint}/bucket", method="PUT", headers=signed)
+        assert urllib.request.urlopen(request, timeout=30).status == 200
+        yield {
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+    finally:
+        server.kill()
+        server.communicate()
+
+
+@pytest.fixture
+def s3_root(s3_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URI of a new, empty prefix; this process's environment leads to the service."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name, value in s3_environment.items():
+        monkeypatch.setenv(name, value)
+    return f"s3://bucket/a%20prefix/store-{next(_numbers)}"
