@@ -22,7 +22,7 @@ from rayrag.embedding.hardware import (
     resolve_precision,
 )
 from rayrag.embedding.models import model_version, resolve_model
-from rayrag.embedding.shapes import Pass, passes
+from rayrag.embedding.shapes import SHAPES_VERSION, Pass, passes
 from rayrag.embedding.texts import require_unicode
 from rayrag.errors import InputError, IntegrityError
 from rayrag.schema.embedding import EmbeddingConfiguration, EmbeddingMetadata, EncoderSettings
@@ -48,11 +48,11 @@ class SentenceTransformerEncoder:
         Raises InputError when the model cannot be found or is not a bi-encoder of texts, IntegrityError when its
         files are damaged.
         """
+        folder = resolve_model(settings.model, settings.allow_download)  # before torch, which takes seconds to load
         import torch
 
         if threads is not None:
             torch.set_num_threads(threads)
-        folder = resolve_model(settings.model, settings.allow_download)
         self._device = resolve_device(settings.device)
         precision = resolve_precision(settings.precision, self._device)
         self._dtype = dtype_of(precision)
@@ -76,7 +76,7 @@ class SentenceTransformerEncoder:
         self._metadata = EmbeddingMetadata(
             version=model_version(folder.path),
             hardware_class=hardware_class(self._device),
-            libraries=library_versions(),
+            libraries={**library_versions(), "rayrag-shapes": SHAPES_VERSION},
         )
         self._configuration = self._configured(settings, folder.name, precision)
 

@@ -15,7 +15,8 @@ class EmbeddingConfiguration(Record):
     """Everything that decides a vector and can be chosen. Where the model lies and which device runs it are not here.
 
     `model` is a name, never a path: for `sentence-transformers` the hub id or the folder's own name; the weights are
-    identified by digest in the metadata. `batch` shapes are rows per forward pass: shapes decide the last bits.
+    identified by digest in the metadata. `passage_batch` and `query_batch` are rows per forward pass of short texts (of
+    long ones as many as keep the number of tokens): shapes decide the last bits.
     """
 
     schema_version: Literal["1.0"] = "1.0"

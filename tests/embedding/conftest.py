@@ -15,7 +15,7 @@ def hashing() -> Encoder:
 @pytest.fixture(scope="session")
 def minilm() -> Encoder:
     """The real model in fp32, with few rows per pass, so that tests on two cores stay quick."""
-    settings = EncoderSettings(model="all-MiniLM-L6-v2", precision="fp32", passage_batch=4, query_batch=2, device="cpu")
+    settings = EncoderSettings(model="all-MiniLM-L6-v2", precision="fp32", passage_batch=8, query_batch=2, device="cpu")
     return make_encoder(settings)
 
 

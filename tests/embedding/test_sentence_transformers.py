@@ -23,7 +23,7 @@ MIXED = [HELP[number][:size] for number, size in enumerate((20, 90, 300, 800, 50
 
 
 def settings(**changes: Any) -> EncoderSettings:
-    fixed = {"model": "all-MiniLM-L6-v2", "precision": "fp32", "device": "cpu", "passage_batch": 4, "query_batch": 2}
+    fixed = {"model": "all-MiniLM-L6-v2", "precision": "fp32", "device": "cpu", "passage_batch": 8, "query_batch": 2}
     return EncoderSettings(**{**fixed, **changes})
 
 
@@ -104,10 +104,10 @@ def test_configuration_and_metadata(minilm: Encoder) -> None:
     configuration, metadata = minilm.configuration, minilm.metadata
     assert configuration.model == "sentence-transformers/all-MiniLM-L6-v2"
     assert (configuration.dimension, configuration.max_length) == (384, 256)
-    assert (configuration.passage_batch, configuration.query_batch) == (4, 2)
+    assert (configuration.passage_batch, configuration.query_batch) == (8, 2)
     assert metadata.version.startswith("sha256:")
     assert metadata.hardware_class.startswith("cpu-")
-    assert set(metadata.libraries) == {"torch", "transformers", "tokenizers", "sentence-transformers"}
+    assert set(metadata.libraries) == {"torch", "transformers", "tokenizers", "sentence-transformers", "rayrag-shapes"}
 
 
 def test_auto_is_resolved() -> None:

@@ -27,12 +27,12 @@ def test_buckets(max_length: int, expected: tuple[int, ...]) -> None:
 
 
 def test_rows() -> None:
-    assert [rows_of(32, length) for length in (16, 128, 160, 256, 512, 8192)] == [32, 32, 25, 16, 8, 1]
-    assert [rows_of(4, length) for length in (16, 128, 160, 256, 512)] == [4, 4, 3, 2, 1]
+    assert [rows_of(32, length) for length in (16, 64, 96, 128, 160, 256, 512, 8192)] == [32, 32, 21, 16, 12, 8, 4, 1]
+    assert [rows_of(4, length) for length in (16, 64, 96, 128, 160, 512)] == [4, 4, 2, 2, 1, 1]
 
 
 def test_passes_by_hand() -> None:
-    # 2 rows up to 128 tokens, 1 row at 224; two full texts of 16 tokens may not share a pass.
+    # 2 rows up to 64 tokens, 1 row at 224; two full texts of 16 tokens may not share a pass.
     assert list(passes([16, 3, 16, 200, 17, 16], 256, 2)) == [
         Pass(1, 224, [3]),
         Pass(2, 32, [4]),
