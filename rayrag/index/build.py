@@ -66,6 +66,7 @@ def build_index(
     clock = _Clock()
     with clock.stage("plan"):
         require_store(storage)
+        current = newest(storage)
         registry = Registry.load(storage)
         if registry.version == 0 or len(registry.table) == 0:
             raise InputError(f"{storage.root}: no documents; run `rayrag ingest PATH --store {storage.root}` first")
@@ -83,7 +84,6 @@ def build_index(
         analyzer_metadata=analyzer.metadata,
     )
     with clock.stage("plan"):
-        current = newest(storage)
         if current is not None and _is_current(current, registry, configuration, settings):
             return _report(current, encoded=0, truncated=0, changed=False, seconds=clock.seconds)
         documents = planned_documents(registry)
@@ -197,6 +197,7 @@ def _delete_runs(storage: Storage, units: list[Unit]) -> None:
     for unit in units:
         for name in (MANIFEST, *FILES):
             storage.delete(f"{run_folder(unit.key)}/{name}")
+        storage.delete(run_folder(unit.key))
 
 
 def _report(

@@ -109,7 +109,11 @@ class LocalFiles:
 
     def delete(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            os.unlink(self._full(path))
+            try:
+                os.unlink(self._full(path))
+            except IsADirectoryError:
+                with contextlib.suppress(OSError):  # not empty: someone else's
+                    os.rmdir(self._full(path))
 
     def list(self, path: str) -> builtins.list[str]:
         try:

@@ -137,8 +137,13 @@ class RemoteFiles:
             raise
 
     def delete(self, path: str) -> None:
-        if self.kind(path) is None:
-            return
+        match self.kind(path):
+            case None:
+                return
+            case "folder":  # pyarrow leaves a marker of an emptied one
+                if not self.list(path):
+                    self._filesystem.delete_dir(self._full(path))
+                return
         with contextlib.suppress(FileNotFoundError):
             self._filesystem.delete_file(self._full(path))
 

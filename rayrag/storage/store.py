@@ -220,7 +220,7 @@ class Storage:
             return self._files.create(path, data)
 
     def delete(self, path: str) -> None:
-        """Remove a file; a missing one is fine."""
+        """Remove a file or an empty folder; a missing one, and a folder that is not empty, are fine."""
         self._check(path)
         with told(self.where(path), "delete"):
             self._files.delete(path)
@@ -282,4 +282,6 @@ def require_store(storage: Storage) -> None:
         raise InputError(
             f"no store at {storage.root}; run `rayrag ingest … --store {storage.root}` first, or check the path"
         )
-    StoreMarker.from_json(storage.read(MARKER), storage.where(MARKER))
+    data = storage.read(MARKER)
+    if StoreMarker.from_json(data, storage.where(MARKER)).to_json() != data:
+        raise IntegrityError(f"{storage.where(MARKER)}: not as rayrag writes it; restore the file from a copy")
