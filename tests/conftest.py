@@ -68,11 +68,11 @@ def local_cluster() -> LocalCluster:
 
 @pytest.fixture(scope="session")
 def ray_cluster(local_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
-    """A private cluster of two nodes with 2 CPUs each; until it ends, this process's environment leads to it."""
+    """A private cluster of two nodes, each with 2 CPUs and a logical GPU; this process's environment leads to it."""
     state = tmp_path_factory.mktemp("cluster")
     with pytest.MonkeyPatch.context() as patch:
         try:
-            started = local_cluster(state, "start", "--nodes", "2", "--cpus", "2")
+            started = local_cluster(state, "start", "--nodes", "2", "--cpus", "2", "--gpus", "1")
             assert started.returncode == 0, started.stderr
             lines = local_cluster(state, "env").stdout.splitlines()
             exported = (line.removeprefix("export ").split("=", 1) for line in lines if line.startswith("export RAY_"))

@@ -63,12 +63,20 @@ def reference(documents: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return store
 
 
-@pytest.mark.parametrize("encoders", [1, 2, 4])
+@pytest.mark.parametrize(
+    "resources",
+    [
+        BatchSettings(encoders=1),
+        BatchSettings(encoders=4),
+        BatchSettings(encoders=3, encoder_gpus=0.5, encoder_cpus=0.5, readers=2),  # two kinds of workers
+    ],
+    ids=["one worker", "four workers", "fractional GPUs"],
+)
 def test_a_build_on_ray_has_the_bytes_of_one_in_process(
-    documents: Path, reference: Path, tmp_path: Path, encoders: int
+    documents: Path, reference: Path, tmp_path: Path, resources: BatchSettings
 ) -> None:
     store = tmp_path / "store"
-    executor = RayExecutor(BatchSettings(encoders=encoders), [str(store), str(documents)])
+    executor = RayExecutor(resources, [str(store), str(documents)])
     small = CorpusSettings(slice_bytes=2000, pack_bytes=1500)
     report = ingest(Storage.open(store), [str(documents)], settings=small, mapper=executor.map)
     assert report.counts["added"] == 60
@@ -91,7 +99,7 @@ def test_killed_workers_change_nothing(documents: Path, reference: Path, tmp_pat
     def kill_each_worker_once() -> None:
         while not done.wait(0.2):
             for actor in list_actors(filters=[("state", "=", "ALIVE")]):
-                started = list((store / "index/runs").rglob("shard.json"))
+                started = os.path.isdir(store / "index/runs")
                 if started and "_EncodeUnit" in actor.class_name and len(killed) < 2 and actor.pid not in killed:
                     os.kill(actor.pid, signal.SIGKILL)
                     killed.append(actor.pid)
@@ -132,7 +140,10 @@ def test_an_error_of_a_worker_is_the_error_of_the_build(documents: Path, tmp_pat
     [
         (BatchSettings(encoders=5), r"5 encoders of 1 CPU do not fit the cluster, which has 4 CPU \(2 on one node\)"),
         (BatchSettings(encoder_cpus=3), "1 encoders of 3 CPU"),
-        (BatchSettings(encoder_gpus=0.5), "0 GPU"),
+        (
+            BatchSettings(encoders=5, encoder_cpus=0.1, encoder_gpus=0.5),
+            r"5 encoders of 0.5 GPU do not fit .* has 2 GPU",
+        ),
         (BatchSettings(encoders=2, encoder_cpus=2), "and a reader of 1 do not fit"),
     ],
 )
