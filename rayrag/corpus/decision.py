@@ -7,10 +7,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from rayrag.corpus.records import Digests, sortable
 from rayrag.corpus.registry import Registry
 from rayrag.corpus.scan import Scan, Slice
 from rayrag.corpus.sources import Rejection, SourceFile
+from rayrag.digests import Digests, sortable
 from rayrag.schema.documents import IngestOutcome, State
 
 

@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rayrag.corpus.records import RECORDS, Digests, write_records
+from rayrag.corpus.records import RECORDS, write_records
 from rayrag.corpus.scan import Document, Slice, read_documents
 from rayrag.corpus.sources import SourceFile, unreadable
+from rayrag.digests import Digests
 from rayrag.errors import InputError, IntegrityError
 from rayrag.schema.documents import Partition
 from rayrag.storage import Storage

@@ -1,14 +1,14 @@
 """The table of document records: its columns, its files, its digests."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from rayrag.digests import Digests, digests_of, group_digests, is_ascending, rows_of_bytes, sortable
 from rayrag.errors import IntegrityError
-from rayrag.fingerprint import combine_groups, group_digest
+from rayrag.fingerprint import combine_groups
 from rayrag.schema.documents import Partition, record_digest
 from rayrag.storage import Storage
 
@@ -29,9 +29,6 @@ RECORDS = pa.schema(
 )
 """One row per document, by ascending document id. `metadata` is canonical JSON; the document is the `size` bytes from
 `offset` of the pack; `record_digest` is SHA-256 over the record less time and place (see `DocumentRecord.digest`)."""
-
-Digests = NDArray[np.uint8]
-"""[n, 32]: one digest per row."""
 
 _ID_LENGTH = 68  # `doc-` and 64 hexadecimal digits
 _NIBBLES = np.full(256, 255, np.uint8)
@@ -77,7 +74,7 @@ def document_digests(table: pa.Table, where: str) -> Digests:
         fixed = column.cast(pa.large_binary()).cast(pa.binary(_ID_LENGTH))
     except pa.ArrowInvalid as error:
         raise IntegrityError(f"{where}: a document id has not {_ID_LENGTH} characters") from error
-    characters = _rows(fixed, _ID_LENGTH)
+    characters = rows_of_bytes(fixed, _ID_LENGTH)
     digits = _NIBBLES[characters[:, 4:]]
     if (characters[:, :4] != np.frombuffer(b"doc-", np.uint8)).any() or (digits == 255).any():
         raise IntegrityError(f"{where}: a document id is not doc- and 64 hexadecimal digits")
@@ -87,7 +84,7 @@ def document_digests(table: pa.Table, where: str) -> Digests:
 
 def stored_record_digests(table: pa.Table) -> Digests:
     """The column `record_digest`."""
-    return _rows(table["record_digest"].combine_chunks(), 32)
+    return digests_of(table["record_digest"])
 
 
 def derived_record_digests(table: pa.Table) -> Iterator[bytes]:
@@ -98,42 +95,10 @@ def derived_record_digests(table: pa.Table) -> Iterator[bytes]:
             yield record_digest(document_id[4:], *rest)
 
 
-def sortable(digests: Digests) -> NDArray[np.bytes_]:
-    """Digests as an array that numpy compares bytewise. Its items lose trailing zero bytes when taken out."""
-    return np.ascontiguousarray(digests).view("S32").ravel()
-
-
-def is_ascending(digests: Digests) -> bool:
-    """Whether each digest is greater than the one before it."""
-    values = sortable(digests)
-    return bool((values[:-1] < values[1:]).all())
-
-
 def document_fingerprint(documents: Digests, record_digests: Digests) -> str:
     """The identity of an ordered set of documents, given in any order: see `rayrag.fingerprint.combine_groups`.
 
     A group's members are the record digests of its documents, by ascending document id.
     """
     order = np.argsort(sortable(documents))
-    members = np.ascontiguousarray(record_digests[order])
-    groups = documents[order, 0].astype(np.int64) << 4 | documents[order, 1] >> 4
-    starts = np.flatnonzero(np.diff(groups, prepend=-1)).tolist()
-    ends = [*starts[1:], len(groups)]
-    return combine_groups(
-        {
-            int(groups[start]): group_digest(_pieces(members[start:end]))
-            for start, end in zip(starts, ends, strict=len(starts) > 0)
-        }
-    )
-
-
-def _pieces(members: Digests) -> Iterable[bytes]:
-    return (members.tobytes(),)
-
-
-def _rows(column: pa.Array, width: int) -> Digests:
-    start = column.offset * width
-    if len(column) == 0:
-        return np.zeros((0, width), np.uint8)
-    values = np.frombuffer(column.buffers()[1], np.uint8)
-    return values[start : start + len(column) * width].reshape(-1, width)
+    return combine_groups(group_digests(documents[order], record_digests[order]))

@@ -14,15 +14,13 @@ from rayrag.corpus.content import decode
 from rayrag.corpus.packs import read_sources
 from rayrag.corpus.records import (
     RECORDS,
-    Digests,
     derived_record_digests,
     document_digests,
     document_fingerprint,
-    is_ascending,
     read_records,
-    sortable,
     stored_record_digests,
 )
+from rayrag.digests import Digests, is_ascending, sortable
 from rayrag.errors import InputError, IntegrityError
 from rayrag.schema.documents import DOCUMENT_ID, DocumentRecord, DocumentsManifest, Partition
 from rayrag.storage import Storage

@@ -149,7 +149,7 @@ def _list(given: str, storage: Storage) -> _Listing:
 def _list_local(given: str, path: str, storage: Storage) -> _Listing:
     shown = printable(given)
     if not path or "\0" in path:
-        raise InputError(f"source {shown!r}: not a path; name a file, a folder or a URI")
+        raise InputError(f"source {given!r}: not a path; name a file, a folder or a URI")
     path = os.path.abspath(path)
     store = None if "://" in storage.root else os.path.realpath(storage.root)
     if store is not None and os.path.commonpath([store, os.path.realpath(path)]) == store:

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from rayrag.digests import digests_of, group_digests, runs
 from rayrag.errors import IntegrityError
-from rayrag.fingerprint import GROUP_BITS
 from rayrag.index.postings import Postings
 from rayrag.index.tables import CHUNKS, DIGEST, DOCUMENTS
 from rayrag.schema.chunks import Chunk
@@ -56,7 +56,7 @@ class Entries:
     @property
     def entry_groups(self) -> dict[int, str]:
         """The group digests over the entry digests, in entry order."""
-        return group_digests(self.chunks["document_id"], self.chunks["entry_digest"])
+        return group_digests(digests_of(self.chunks["document_id"]), digests_of(self.chunks["entry_digest"]))
 
 
 def chunk_table(chunks: Sequence[Chunk]) -> pa.Table:
@@ -139,42 +139,12 @@ def entry_digests(fingerprints: Sequence[bytes], vectors: NDArray[np.float32], p
     return digests
 
 
-def digests_array(column: pa.ChunkedArray) -> NDArray[np.uint8]:
-    """A column of 32-byte digests as uint8 [n, 32]."""
-    array = column.combine_chunks()
-    if isinstance(array, pa.ChunkedArray):  # what an empty column combines to
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], DIGEST)
-    data = array.buffers()[1]
-    if data is None:
-        return np.zeros((0, 32), np.uint8)
-    return np.frombuffer(data, np.uint8)[array.offset * 32 : (array.offset + len(array)) * 32].reshape(-1, 32)
-
-
-def group_numbers(document_ids: pa.ChunkedArray) -> NDArray[np.int64]:
-    """The group of each document id."""
-    leading = digests_array(document_ids)[:, :2].astype(np.int64)
-    return ((leading[:, 0] << 8) | leading[:, 1]) >> (16 - GROUP_BITS)
-
-
-def group_digests(document_ids: pa.ChunkedArray, members: pa.ChunkedArray) -> dict[int, str]:
-    """`fingerprint.digest_by_group` over columns of 32-byte digests, sorted by document id."""
-    return {
-        number: hashlib.sha256(part.tobytes()).hexdigest()
-        for number, part in _runs(group_numbers(document_ids), digests_array(members))
-    }
-
-
-def _runs(keys: NDArray[np.int64], values: NDArray[np.uint8]) -> list[tuple[int, NDArray[np.uint8]]]:
-    bounds = np.flatnonzero(np.diff(keys)) + 1
-    return [(int(keys[at]), part) for at, part in zip([0, *bounds], np.split(values, bounds), strict=True) if len(part)]
-
-
 def _with_chunks(documents: Documents, chunks: pa.Table) -> pa.Table:
     """The documents with the columns that their chunks decide."""
     position = pc.index_in(chunks["document_id"], value_set=documents["document_id"].combine_chunks()).to_numpy()
     digests = {
         number: hashlib.sha256(part.tobytes()).digest()
-        for number, part in _runs(position.astype(np.int64), digests_array(chunks["fingerprint"]))
+        for number, part in runs(position.astype(np.int64), digests_of(chunks["fingerprint"]))
     }
     counts = np.bincount(position, minlength=len(documents)).astype(np.int32)
     empty = hashlib.sha256().digest()

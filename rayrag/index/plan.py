@@ -12,8 +12,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rayrag.corpus.registry import Registry
+from rayrag.digests import digests_of, group_numbers, sortable
 from rayrag.fingerprint import GROUP_BITS, sha256_hex
-from rayrag.index.entries import digests_array, group_numbers
 from rayrag.index.tables import DIGEST, DOCUMENTS
 from rayrag.index.versions import run_folder, shard_folder
 from rayrag.schema.index import IndexConfiguration, IndexManifest, IndexSettings
@@ -77,7 +77,7 @@ def make_plan(
     documents: pa.Table, configuration: IndexConfiguration, settings: IndexSettings, earlier: EarlierIndex | None
 ) -> Plan:
     """The work for `documents` (schema `PLANNED`, by ascending id). What `earlier` holds is copied, not encoded."""
-    ids = digests_array(documents["document_id"]).view("S32").ravel()
+    ids = sortable(digests_of(documents["document_id"]))
     held_ids = (
         np.concatenate([np.zeros(0, "S32"), *(_ids(table) for table in earlier.documents if len(table))])
         if earlier
@@ -86,7 +86,7 @@ def make_plan(
     held = np.isin(ids, held_ids)
     units = _units(documents.filter(pa.array(~held)), configuration, settings.unit_bytes)
     bounds = shard_bounds(settings, int(documents["size"].to_numpy().sum()))
-    groups = group_numbers(documents["document_id"])
+    groups = group_numbers(digests_of(documents["document_id"]))
     unit_ranges = [(_group(unit.documents, 0), _group(unit.documents, -1)) for unit in units]
     shards = []
     for first, end in pairwise(bounds):
@@ -135,20 +135,20 @@ def _units(documents: pa.Table, configuration: IndexConfiguration, unit_bytes: i
     for start, end in pairwise(bounds):
         members = documents.slice(start, end - start)
         if len(members):
-            units.append(Unit(sha256_hex(prefix + digests_array(members["document_id"]).tobytes()), members))
+            units.append(Unit(sha256_hex(prefix + digests_of(members["document_id"]).tobytes()), members))
     return units
 
 
 def _shard_key(members: pa.Table, configuration: IndexConfiguration, first: int, end: int) -> str:
     digest = hashlib.sha256(json.dumps([configuration.digest(), first, end]).encode())
-    digest.update(digests_array(members["document_id"]).tobytes())
-    digest.update(digests_array(members["record_digest"]).tobytes())
+    digest.update(digests_of(members["document_id"]).tobytes())
+    digest.update(digests_of(members["record_digest"]).tobytes())
     return digest.hexdigest()
 
 
 def _ids(table: pa.Table) -> NDArray[np.bytes_]:
-    return digests_array(table["document_id"]).view("S32").ravel()
+    return sortable(digests_of(table["document_id"]))
 
 
 def _group(table: pa.Table, row: int) -> int:
-    return int(group_numbers(table["document_id"].slice(row % len(table), 1))[0])
+    return int(group_numbers(digests_of(table["document_id"].slice(row % len(table), 1)))[0])

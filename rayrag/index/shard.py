@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rayrag.corpus.records import is_ascending
+from rayrag.digests import digests_of, group_numbers, is_ascending
 from rayrag.errors import IntegrityError
-from rayrag.index.entries import Entries, digests_array, group_numbers
+from rayrag.index.entries import Entries
 from rayrag.index.postings import Postings
 from rayrag.index.tables import CHUNKS, DOCUMENTS, POSTINGS, from_ipc, to_ipc
 from rayrag.schema.index import ShardManifest, StoredFile
@@ -106,14 +106,14 @@ def _check(entries: Entries, manifest: ShardManifest, where: Any) -> None:
             f"{where(MANIFEST)}: {manifest.document_count} documents and {manifest.chunk_count} chunks are stated, "
             f"the files hold {len(documents)} and {len(chunks)}"
         )
-    ids = digests_array(documents["document_id"])
+    ids = digests_of(documents["document_id"])
     if not is_ascending(ids):
         raise IntegrityError(f"{where('documents.arrow')}: documents are not in ascending order of their ids")
     counts = documents["chunk_count"].to_numpy()
     starts = np.cumsum(counts) - counts
     if (
         counts.sum() != len(chunks)
-        or (digests_array(chunks["document_id"]) != np.repeat(ids, counts, axis=0)).any()
+        or (digests_of(chunks["document_id"]) != np.repeat(ids, counts, axis=0)).any()
         or (chunks["chunk_index"].to_numpy() != np.arange(len(chunks)) - np.repeat(starts, counts)).any()
     ):
         raise IntegrityError(f"{where('chunks.arrow')}: entries are not in the order of documents and chunk indexes")
@@ -129,7 +129,7 @@ def _check(entries: Entries, manifest: ShardManifest, where: Any) -> None:
 
 def check_range(storage: Storage, folder: str, entries: Entries, first_group: int, end_group: int) -> None:
     """IntegrityError when a document of the shard lies outside groups [first_group, end_group)."""
-    groups = group_numbers(entries.documents["document_id"])
+    groups = group_numbers(digests_of(entries.documents["document_id"]))
     if len(groups) and not (first_group <= groups[0] and groups[-1] < end_group):
         raise IntegrityError(
             f"{storage.where(f'{folder}/documents.arrow')}: holds documents outside the shard's range "

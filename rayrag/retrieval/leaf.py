@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rayrag.digests import digests_of, sortable
 from rayrag.index.dense import DenseIndex, exact_scores
-from rayrag.index.entries import Entries, digests_array
+from rayrag.index.entries import Entries
 from rayrag.index.sparse import OkapiScorer, WeightedTerm
 from rayrag.ranking.order import top
 from rayrag.schema.documents import Metadata
@@ -56,7 +57,7 @@ class Leaf:
 
     def __init__(self, entries: Entries, *, average_length: float, k1: float, b: float) -> None:
         self._entries = entries
-        self._ids = digests_array(entries.chunks["chunk_id"]).view("S32").ravel()
+        self._ids = sortable(digests_of(entries.chunks["chunk_id"]))
         self._chunk_counts = np.cumsum(entries.documents["chunk_count"].to_numpy())
         self._scorer = OkapiScorer(entries.postings, average_length=average_length, k1=k1, b=b)
         self._dense: DenseIndex | None = None

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from rayrag.corpus import packs
 from rayrag.corpus.ingest import ingest
-from rayrag.corpus.records import RECORDS, document_digests, document_fingerprint, sortable
+from rayrag.corpus.records import RECORDS, document_digests, document_fingerprint
 from rayrag.corpus.registry import Registry, manifest_path, newest_version, read_sources, text_of
+from rayrag.digests import sortable
 from rayrag.errors import InputError, IntegrityError
 from rayrag.fingerprint import canonical_json, combine_groups, digest_by_group, fingerprint, sha256_hex
 from rayrag.schema.documents import CorpusSettings, DocumentRecord, DocumentsManifest, record_digest
