@@ -2,6 +2,8 @@
 
 import logging
 import os
+import re
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -36,6 +38,7 @@ class RayExecutor:
         self._resources = resources
         with _ray_errors():
             if not ray.is_initialized():
+                _check_address(os.environ.get("RAY_ADDRESS", ""))
                 ray.init(address="auto", log_to_driver=False, logging_level=logging.WARNING)
             _check_reachable(paths)
             _check_placement(resources)
@@ -58,7 +61,7 @@ class RayExecutor:
             context = ray.data.DataContext.get_current()
             context.enable_progress_bars = False
             context.raise_original_map_exception = True
-            logging.getLogger("ray.data").setLevel(logging.ERROR)  # the caller reports progress
+            logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # the caller reports progress and errors
             prepared = ray.data.from_items(rows, override_num_blocks=len(rows)).map(
                 _PrepareUnit(storage, configuration),
                 compute=ray.data.TaskPoolStrategy(resources.readers),
@@ -154,20 +157,32 @@ def _ray_errors() -> Iterator[None]:
             "again: what was finished is kept"
         ) from error
     except ConnectionError as error:
+        named = os.environ.get("RAY_ADDRESS")
         raise IntegrityError(
-            "no Ray cluster can be reached: start one with `ray start --head` (or cluster/local.sh start), "
-            "or name it by RAY_ADDRESS"
+            f"no Ray cluster can be reached{f' at RAY_ADDRESS {named}' if named else ''}: start one with "
+            "`ray start --head` (or cluster/local.sh start), or name it by RAY_ADDRESS"
         ) from error
 
 
 def _own_error(error: BaseException | None) -> RayragError | None:
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
-        if isinstance(error, RayragError):
+        # Ray's wrapper of an error is an instance of the error's class too, with a traceback for its message.
+        if isinstance(error, RayragError) and not isinstance(error, ray.exceptions.RayError):
             return error
         seen.add(id(error))
         error = getattr(error, "cause", None) or error.__cause__ or error.__context__
     return None
+
+
+def _check_address(address: str) -> None:
+    """ConnectionError when nothing listens at a host and port; Ray itself tries for minutes."""
+    found = re.fullmatch(r"\[?([^/]+?)\]?:(\d+)", address)
+    if found is not None:
+        try:
+            socket.create_connection((found[1], int(found[2])), timeout=5).close()
+        except (OSError, OverflowError) as error:
+            raise ConnectionError(str(error)) from error
 
 
 def _check_placement(resources: BatchSettings) -> None:
@@ -183,8 +198,8 @@ def _check_placement(resources: BatchSettings) -> None:
         if each > largest or resources.encoders * each + rest > total + 1e-9:
             raise InputError(
                 f"{resources.encoders} encoders of {each:g} {name}{f' and a reader of {rest:g}' if rest else ''} "
-                f"do not fit the cluster, which has {total:g} {name} ({largest:g} on one node): lower batch.encoders or "
-                f"batch.encoder_{name.lower()}s"
+                f"do not fit the cluster, which has {total:g} {name} ({largest:g} on one node): lower batch.encoders "
+                f"or batch.encoder_{name.lower()}s"
             )
 
 

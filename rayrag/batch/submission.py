@@ -12,15 +12,16 @@ from rayrag.errors import InputError, IntegrityError
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"
 
 
-def run_job(address: str | None, arguments: Sequence[str], environment: dict[str, str]) -> int:
+def run_job(address: str | None, arguments: Sequence[str], environment: dict[str, str]) -> None:
     """Run `python -m rayrag ARGUMENTS` as a job; its log goes to stdout as it comes.
 
-    `address` None is the cluster that RAY_API_SERVER_ADDRESS or RAY_ADDRESS names, or one on this machine. Returns the
-    driver's own exit code (0, 2, 3). Raises IntegrityError when the job server cannot be reached or the job ends
-    otherwise. Leaving (Ctrl-C) leaves the job running.
+    `address` None is the cluster that RAY_API_SERVER_ADDRESS or RAY_ADDRESS names, or one on this machine. A driver
+    that ends with 2 or 3 is an InputError or IntegrityError with its own message; IntegrityError also when the job
+    server cannot be reached or the job ends otherwise. Leaving (Ctrl-C) leaves the job running.
     """
     from ray.exceptions import AuthenticationError
 
+    job = None
     try:
         client = _connect(address)
         job = client.submit_job(
@@ -28,15 +29,18 @@ def run_job(address: str | None, arguments: Sequence[str], environment: dict[str
             runtime_env={"env_vars": environment},
         )
         print(f"job {job} at {client.get_address()}", flush=True)
-        asyncio.run(_follow(client, job))
+        tail = asyncio.run(_follow(client, job))
         info = client.get_job_info(job)
     except AuthenticationError as error:
         raise IntegrityError(
             "the cluster wants its token: `export RAY_AUTH_MODE=token` and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH, "
             'or for a cluster of this checkout `eval "$(cluster/local.sh env)"`'
         ) from error
-    except KeyboardInterrupt:
-        print("\nthe job goes on: see `ray job list`, `ray job logs -f ID`, `ray job stop ID`", flush=True)
+    except KeyboardInterrupt as error:
+        if job is None:
+            raise
+        raise KeyboardInterrupt(f"job {job} goes on: `ray job logs -f {job}`, `ray job stop {job}`") from error
+    except BrokenPipeError:  # who reads our output, not the job server
         raise
     except (RuntimeError, ConnectionError, OSError) as error:
         reason = " ".join(str(error).split())[:300]
@@ -44,7 +48,11 @@ def run_job(address: str | None, arguments: Sequence[str], environment: dict[str
     if info.driver_exit_code not in (0, 2, 3):
         code = "" if info.driver_exit_code is None else f" with exit code {info.driver_exit_code}"
         raise IntegrityError(f"job {job} ended as {info.status.value}{code}; see `ray job logs {job}`")
-    return int(info.driver_exit_code)
+    if info.driver_exit_code == 0:
+        return
+    said = [line.removeprefix("rayrag: ") for line in tail.splitlines() if line.startswith("rayrag: ")]
+    reason = said[-1] if said else f"ended with exit code {info.driver_exit_code}; see `ray job logs {job}`"
+    raise (InputError if info.driver_exit_code == 2 else IntegrityError)(f"job {job}: {reason}")
 
 
 def _connect(address: str | None) -> Any:
@@ -66,8 +74,9 @@ def _connect(address: str | None) -> Any:
         ) from error
 
 
-async def _follow(client: Any, job: str) -> None:
-    """Print the log as it comes. The stream closes seconds after the job has ended, so its status is watched too."""
+async def _follow(client: Any, job: str) -> str:
+    """Print the log as it comes, and return its end. The stream closes seconds after the job has ended, so its status
+    is watched too."""
     printed = 0
 
     async def stream() -> None:
@@ -87,4 +96,6 @@ async def _follow(client: Any, job: str) -> None:
     else:
         streaming.cancel()
         await asyncio.wait([streaming])
-    print((await asyncio.to_thread(client.get_job_logs, job))[printed:], end="", flush=True)
+    log: str = await asyncio.to_thread(client.get_job_logs, job)
+    print(log[printed:], end="", flush=True)
+    return log[-10_000:]

@@ -5,7 +5,7 @@ import click
 from rayrag.cli.options import executor_option, json_option, load, make_executor, setting, store_option
 
 
-@click.command()
+@click.command(short_help="Register documents: files, folders or URIs.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @store_option
 @click.option("--content-type", help="text/plain, text/markdown, text/x-rst or application/json, whatever the suffix.")
@@ -70,14 +70,14 @@ def ingest(
     )
 
 
-@click.command("show-document")
+@click.command("show-document", short_help="Show a registered document.")
 @click.argument("document_id", metavar="ID")
 @store_option
 @json_option
 @click.pass_context
 def show_document(context: click.Context, document_id: str, as_json: bool) -> None:
     """Show a registered document: its record and its text, checked against its sha256."""
-    from rayrag.cli.output import print_json, print_table
+    from rayrag.cli.output import print_json, print_table, print_text
     from rayrag.corpus.registry import Registry, text_of
     from rayrag.storage import Storage, require_store
 
@@ -92,7 +92,7 @@ def show_document(context: click.Context, document_id: str, as_json: bool) -> No
     print_table(
         [(name, value) for name, value in record.content().items() if name not in ("schema_version", "pack", "offset")]
     )
-    print(f"\n{text}")
+    print_text(f"\n{text}")
 
 
 def _check_report(path: str | None) -> None:
@@ -101,8 +101,13 @@ def _check_report(path: str | None) -> None:
 
     from rayrag.errors import InputError
 
-    if path is not None and (os.path.isdir(path) or not os.path.isdir(os.path.dirname(os.path.abspath(path)))):
-        raise InputError(f"--report {path}: not a file in an existing folder")
+    if path is None:
+        return
+    folder = os.path.dirname(os.path.abspath(path))
+    if not path or "\0" in path or os.path.isdir(path) or not os.path.isdir(folder):
+        raise InputError(f"--report {path!r}: not a file in an existing folder; make the folder, or check the path")
+    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        raise InputError(f"--report {path!r}: this user cannot write there; choose another file")
 
 
 def _write_report(path: str, data: bytes) -> None:
@@ -112,4 +117,6 @@ def _write_report(path: str, data: bytes) -> None:
         with open(path, "wb") as file:
             file.write(data)
     except OSError as error:
-        raise InputError(f"--report {path}: cannot write it: {error.strerror}") from error
+        raise InputError(
+            f"--report {path!r}: cannot write it: {error.strerror}; the store is as `rayrag inspect` shows it"
+        ) from error

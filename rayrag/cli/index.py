@@ -5,7 +5,7 @@ import click
 from rayrag.cli.options import executor_option, json_option, load, make_executor, setting, store_option
 
 
-@click.command("build-index")
+@click.command("build-index", short_help="Build the index of what is registered.")
 @store_option
 @setting("--chunk-size", "chunking.chunk_size", int, metavar="N", help="Characters per chunk (800).")
 @setting("--overlap", "chunking.overlap", int, metavar="N", help="Characters shared by neighbours (100).")
@@ -74,7 +74,7 @@ def build_index(context: click.Context, executor: str, as_json: bool) -> None:
     )
 
 
-@click.command()
+@click.command(short_help="Show what a store holds.")
 @store_option
 @json_option
 @click.pass_context
@@ -105,7 +105,7 @@ def inspect(context: click.Context, as_json: bool) -> None:
     )
     stale = f", stale: it holds registry version {found.indexed_registry_version}" if found.stale else ""
     rows += [
-        ("index", f"version {found.index_version} of {found.built_at}{stale}"),
+        ("index", f"version {found.index_version} of {found.built_at:%Y-%m-%d %H:%M:%S} UTC{stale}"),
         ("chunks", found.chunk_count),
         ("index fingerprint", found.index_fingerprint),
         ("chunking", f"{chunking.chunk_size} characters, overlap {chunking.overlap}, {chunking.separator_strategy}"),
@@ -128,14 +128,14 @@ def inspect(context: click.Context, as_json: bool) -> None:
         )
 
 
-@click.command("show-chunk")
+@click.command("show-chunk", short_help="Show a chunk of the index.")
 @click.argument("chunk_id", metavar="ID")
 @store_option
 @json_option
 @click.pass_context
 def show_chunk(context: click.Context, chunk_id: str, as_json: bool) -> None:
     """Show a chunk of the index, checked against the bytes of its document."""
-    from rayrag.cli.output import print_json, print_table
+    from rayrag.cli.output import print_json, print_table, print_text
     from rayrag.index.inspection import find_chunk
     from rayrag.storage import Storage
 
@@ -144,10 +144,10 @@ def show_chunk(context: click.Context, chunk_id: str, as_json: bool) -> None:
         print_json(chunk)
         return
     print_table([(name, value) for name, value in chunk.content().items() if name != "text"])
-    print(f"\n{chunk.text}")
+    print_text(f"\n{chunk.text}")
 
 
-@click.command()
+@click.command(short_help="Read, hash and derive everything again.")
 @store_option
 @json_option
 @click.pass_context

@@ -1,7 +1,9 @@
 """`rayrag`: the group of commands, and how it ends: 0 success, 2 invalid input, 3 integrity or storage failure."""
 
 import os
+import re
 import sys
+import traceback
 from collections.abc import Sequence
 
 import click
@@ -13,6 +15,8 @@ from rayrag.cli.index import build_index, inspect, show_chunk, verify
 from rayrag.cli.retrieval import retrieve
 from rayrag.cli.submission import submit
 from rayrag.errors import RayragError
+
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -37,34 +41,50 @@ for command in (ingest, build_index, retrieve, inspect, show_document, show_chun
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; whatever goes wrong is one line on stderr."""
-    for stream in (sys.stdout, sys.stderr):
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - open until the end
+        stream = getattr(sys, name)
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = cli.main(words, prog_name="rayrag", standalone_mode=False)
+        _run(words)
         sys.stdout.flush()
-        return code if isinstance(code, int) else 0
-    except click.exceptions.Abort:
-        return _fail("interrupted; what was finished is kept, and the next run goes on from there", 130)
+        return 0
+    except KeyboardInterrupt as error:
+        if sys.stderr.isatty():
+            print(file=sys.stderr)  # ends the line that shows ^C
+        return _fail(str(error) or "interrupted; what was finished is kept, and the next run goes on from there", 130)
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.ctx.get_help())
+        return _fail("a command is missing; choose one of those listed", 2)
     except click.ClickException as error:
         return _fail(_usage(error), 2)
     except BrokenPipeError:  # the reader of our output has gone, which is its right
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except RayragError as error:
-        if "--debug" in words:
-            raise
-        return _fail(str(error), error.exit_code)
     except Exception as error:
         if "--debug" in words:
-            raise
+            traceback.print_exc()
+        if isinstance(error, RayragError):
+            return _fail(str(error), error.exit_code)
         message = str(error).strip().partition("\n")[0]
         return _fail(f"unexpected {type(error).__name__}: {message} (`rayrag --debug …` shows where)", 3)
 
 
+def _run(words: list[str]) -> None:
+    """What `cli.main` does, which however writes of its own on an interrupt and exits by itself on a broken pipe."""
+    try:
+        with cli.make_context("rayrag", list(words)) as context:
+            cli.invoke(context)
+    except click.exceptions.Exit:  # --help or --version has been printed
+        return
+
+
 def _fail(message: str, code: int) -> int:
-    print(f"rayrag: {' '.join(message.split())}", file=sys.stderr)
+    line = " ".join(each.strip() for each in message.splitlines())
+    print("rayrag:", _CONTROL.sub(lambda found: ascii(found[0])[1:-1], line), file=sys.stderr)
     return code
 
 

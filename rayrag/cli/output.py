@@ -1,6 +1,7 @@
 """What people and machines see: tables, JSON, progress."""
 
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -8,6 +9,9 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from rayrag.schema.base import Record
+
+# All but tab and line break; a carriage return is one where it ends a line.
+_CONTROL = re.compile("\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 class Progress(Protocol):
@@ -26,7 +30,19 @@ def print_table(rows: Sequence[tuple[str, Any]]) -> None:
     """Names and values in two columns."""
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
-        print(f"{name:<{width}}  {f'{value:,}' if isinstance(value, int) and not isinstance(value, bool) else value}")
+        match value:
+            case bool() | dict():
+                shown = json.dumps(value, ensure_ascii=False)
+            case int():
+                shown = f"{value:,}"
+            case _:
+                shown = str(value)
+        print_text(f"{name:<{width}}  {shown}")
+
+
+def print_text(text: str) -> None:
+    """Text that comes from documents; on a terminal its control characters are escaped, for they can do harm there."""
+    print(_CONTROL.sub(lambda found: ascii(found[0])[1:-1], text) if sys.stdout.isatty() else text)
 
 
 def note(message: str) -> None:

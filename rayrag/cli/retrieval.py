@@ -5,7 +5,7 @@ import click
 from rayrag.cli.options import json_option, load, setting, store_option
 
 
-@click.command()
+@click.command(short_help="Show the chunks that answer a query best.")
 @click.argument("query")
 @store_option
 @setting("--top-k", "retrieval.top_k", int, metavar="N", help="Results, 1 to 100 (5).")
@@ -25,7 +25,7 @@ from rayrag.cli.options import json_option, load, setting, store_option
 @click.pass_context
 def retrieve(context: click.Context, query: str, as_json: bool) -> None:
     """Show the chunks that answer QUERY best, ranked, with where they come from."""
-    from rayrag.cli.output import note, print_json
+    from rayrag.cli.output import note, print_json, print_text
     from rayrag.pipeline import RAGPipeline
     from rayrag.retrieval.retriever import check_query
     from rayrag.storage import Storage
@@ -48,5 +48,6 @@ def retrieve(context: click.Context, query: str, as_json: bool) -> None:
         scores = "  ".join(f"{name} {value:.4f}" for name, value in shown.items() if value is not None)
         click.echo(click.style(f"{result.rank}. {result.logical_name}", bold=True) + f"  {scores}")
         click.echo(click.style(f"   [{result.character_start}:{result.character_end}] {result.chunk_id}", dim=True))
-        print(click.wrap_text(" ".join(result.text.split())[:480], 100, "   ", "   "), end="\n\n")
+        text = " ".join(result.text.split())
+        print_text(click.wrap_text(text if len(text) <= 480 else f"{text[:480]}…", 100, "   ", "   ") + "\n")
     click.echo(click.style(f"index {found.index_fingerprint}", dim=True))

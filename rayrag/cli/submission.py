@@ -10,7 +10,7 @@ from rayrag.cli.index import build_index
 from rayrag.cli.options import load, setting
 
 
-@click.group()
+@click.group(short_help="Run a command as a job on a Ray cluster.")
 def submit() -> None:
     """Run a command as a job on a Ray cluster, stream its log, and end with its exit code."""
 
@@ -19,19 +19,21 @@ def _submission(command: click.Command) -> click.Command:
     """The command as one that submits itself: the same arguments, and where the cluster is."""
 
     @click.pass_context
-    def run(context: click.Context, /, **parameters: Any) -> int:
+    def run(context: click.Context, /, **parameters: Any) -> None:
         from rayrag.batch.submission import run_job
 
         loaded = load(context)
-        arguments = [f"{command.name}", "--executor", "ray", *_arguments(command, parameters)]
+        debug = ["--debug"] if context.find_root().obj["debug"] else []
+        arguments = [*debug, f"{command.name}", "--executor", "ray", *_arguments(command, parameters)]
         environment = loaded.environment({"store.root": _absolute(loaded.settings.store.root)} | _model(loaded))
-        return run_job(loaded.settings.ray.address, arguments, environment)
+        run_job(loaded.settings.ray.address, arguments, environment)
 
     submitted = click.Command(
         command.name,
         params=[parameter for parameter in command.params if parameter.name != "executor"],
         callback=run,
         help=command.help,
+        short_help=command.short_help,
     )
     return setting("--address", "ray.address", metavar="URL", help="The cluster's job server.")(submitted)
 

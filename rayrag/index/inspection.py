@@ -11,7 +11,7 @@ from rayrag.index.entries import Entries
 from rayrag.index.reader import read_reference
 from rayrag.index.shard import read_shard
 from rayrag.index.tables import DIGEST
-from rayrag.index.versions import manifest_path, newest, require_newest, shard_folder
+from rayrag.index.versions import check_versions, manifest_path, newest, require_newest, shard_folder
 from rayrag.schema.index import FoundChunk, Inspection
 from rayrag.storage import Storage, require_store
 
@@ -20,6 +20,7 @@ def inspect_store(storage: Storage) -> Inspection:
     """The newest registry version and the index that retrieval uses; the manifests are checked, the files not read."""
     require_store(storage)
     registry = Registry.load(storage)
+    check_versions(storage)
     manifest = newest(storage)
     return Inspection(
         store=storage.root,

@@ -12,7 +12,7 @@ from rayrag.index.entries import Entries, entry_digests
 from rayrag.index.plan import Unit, planned_documents
 from rayrag.index.reader import Index
 from rayrag.index.statistics import statistics_table
-from rayrag.index.versions import manifest_path, newest, shard_folder, statistics_path
+from rayrag.index.versions import check_versions, manifest_path, newest, shard_folder, statistics_path
 from rayrag.index.work import prepare
 from rayrag.schema.index import IndexManifest, VerifyReport
 from rayrag.storage import Storage, require_store
@@ -35,6 +35,7 @@ def verify(
     _ = registry.record_digests  # derived and compared
     for done, _ in enumerate(read_sources(storage, registry.table), 1):
         progress("documents", done, len(registry.table))
+    check_versions(storage)
     manifest = newest(storage)
     if manifest is not None:
         _verify_index(storage, manifest, progress)

@@ -2,6 +2,8 @@
 
 import re
 
+from rayrag.corpus.registry import manifest_path as documents_path
+from rayrag.corpus.registry import newest_version
 from rayrag.errors import InputError, IntegrityError
 from rayrag.fingerprint import GROUP_BITS, combine_groups, fingerprint
 from rayrag.schema.index import IndexConfiguration, IndexManifest, ShardManifest
@@ -76,15 +78,41 @@ def read_index_manifest(storage: Storage, version: int) -> IndexManifest:
 
 
 def newest(storage: Storage) -> IndexManifest | None:
-    """The index that retrieval uses: the newest of those built from the newest registry version; None without any."""
-    found = [read_index_manifest(storage, version) for version in version_numbers(storage)]
-    return max(found, key=lambda manifest: (manifest.registry_version, manifest.version), default=None)
+    """The index that retrieval uses: the newest of those built from the newest registry version; None without any.
+
+    Raises IntegrityError naming the file when a manifest is damaged, or the registry version that it names is missing.
+    """
+    registered = newest_version(storage)
+    best: IndexManifest | None = None
+    for version in version_numbers(storage):
+        manifest = read_index_manifest(storage, version)
+        if best is None or manifest.registry_version > best.registry_version:
+            best = manifest
+        if best.registry_version >= registered:
+            break  # none can be newer
+    if best is not None and not storage.exists(documents_path(best.registry_version)):
+        raise IntegrityError(
+            f"{storage.where(documents_path(best.registry_version))}: the file is missing, and version {best.version} "
+            "of the index was built from it; restore it from a copy"
+        )
+    return best
+
+
+def check_versions(storage: Storage) -> None:
+    """IntegrityError when there are versions but no manifest of any: such a store is damaged, not without an index."""
+    folders = [name for name in storage.list(VERSIONS) if re.fullmatch(r"\d{8}", name)]
+    if folders and not version_numbers(storage):
+        raise IntegrityError(
+            f"{storage.where(manifest_path(int(folders[-1])))}: the file is missing; restore it from a copy, or run "
+            f"`rayrag build-index --store {storage.root}`"
+        )
 
 
 def require_newest(storage: Storage) -> IndexManifest:
     """`newest`, or InputError that says how to build one."""
     manifest = newest(storage)
     if manifest is None:
+        check_versions(storage)
         raise InputError(
             f"{storage.root}: no index has been built; run `rayrag build-index --store {storage.root}` first"
         )
