@@ -169,6 +169,7 @@ def _own_error(error: BaseException | None) -> RayragError | None:
     while error is not None and id(error) not in seen:
         # Ray's wrapper of an error is an instance of the error's class too, with a traceback for its message.
         if isinstance(error, RayragError) and not isinstance(error, ray.exceptions.RayError):
+            error.args = (str(error).partition("\n")[0],)  # Ray Data adds lines on its retries
             return error
         seen.add(id(error))
         error = getattr(error, "cause", None) or error.__cause__ or error.__context__
