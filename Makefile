@@ -50,7 +50,7 @@ venv: ## create .venv from requirements.lock (minutes the first time, then insta
 	    "$$shared/bin/python" -c "$$purelib" > "$$($(BIN)/python -c "$$purelib")/shared.pth"
 	    for script in "$$shared"/bin/*; do
 	        copy="$(BIN)/$${script##*/}"
-	        if [[ -e "$$copy" ]]; then continue; fi
+	        if [[ ! -f "$$script" || -e "$$copy" ]]; then continue; fi
 	        if [[ "$$(head -c 2 "$$script" | tr -d '\0')" != '#!' ]]; then ln -s "$$script" "$$copy"; continue; fi
 	        # The shell line allows spaces and any length in the path, which `#!` does not.
 	        printf "#!/bin/sh\n'''exec' '%s' \"\$$0\" \"\$$@\"\n' '''\n" "$(CURDIR)/$(BIN)/python" > "$$copy"

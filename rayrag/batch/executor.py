@@ -1,5 +1,6 @@
 """The executor that runs a build's work on a Ray cluster: units through Ray Data, everything else as tasks."""
 
+import functools
 import logging
 import os
 import re
@@ -15,6 +16,7 @@ from rayrag.embedding.factory import make_encoder
 from rayrag.errors import InputError, IntegrityError, RayragError
 from rayrag.index.plan import PLANNED, Unit
 from rayrag.index.tables import from_ipc, to_ipc
+from rayrag.index.versions import RUNS
 from rayrag.index.work import Prepared, RunReport, check_encoder, encode, finished_run, prepare
 from rayrag.schema.embedding import EmbeddingConfiguration, EmbeddingMetadata, EncoderSettings
 from rayrag.schema.index import IndexConfiguration
@@ -54,9 +56,19 @@ class RayExecutor:
     def run_units(
         self, storage: Storage, configuration: IndexConfiguration, settings: EncoderSettings, units: Sequence[Unit]
     ) -> Iterator[RunReport]:
-        """In whatever order they finish."""
+        """Runs that are there first, then the others in whatever order they finish."""
         resources = self._resources
-        rows = [{"key": unit.key, "documents": to_ipc(unit.documents).to_pybytes()} for unit in units]
+        begun = set(storage.list(RUNS))
+        finished = self.map(functools.partial(finished_run, storage), [unit for unit in units if unit.key in begun])
+        there = {report.key: report for report in finished if report is not None}
+        yield from there.values()
+        rows = [
+            {"key": unit.key, "documents": to_ipc(unit.documents).to_pybytes()}
+            for unit in units
+            if unit.key not in there
+        ]
+        if not rows:
+            return
         with _ray_errors():
             context = ray.data.DataContext.get_current()
             context.enable_progress_bars = False
@@ -98,7 +110,7 @@ class RayExecutor:
 
 
 class _PrepareUnit:
-    """Reads, chunks and analyses a unit; passes a unit whose run is there on as its report."""
+    """Reads, chunks and analyses a unit."""
 
     def __init__(self, storage: Storage, configuration: IndexConfiguration) -> None:
         self._storage = storage
@@ -106,15 +118,7 @@ class _PrepareUnit:
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
         documents = from_ipc(pa.py_buffer(row["documents"]), PLANNED, f"unit {row['key']}")
-        unit = Unit(row["key"], documents)
-        finished = finished_run(self._storage, unit)
-        if finished is not None:
-            return {
-                "finished": tuple(finished),
-                **dict.fromkeys(("documents", "chunks", "postings"), b""),
-                "key": unit.key,
-            }
-        return {"finished": None, **prepare(self._storage, self._configuration, unit).to_row()}
+        return prepare(self._storage, self._configuration, Unit(row["key"], documents)).to_row()
 
 
 class _EncodeUnit:
@@ -128,8 +132,6 @@ class _EncodeUnit:
         check_encoder(self._encoder, configuration)
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        if row["chunks"] == b"":
-            return RunReport(row["key"], *row["finished"][1:])._asdict()
         return encode(self._storage, self._encoder, Prepared.from_row(row))._asdict()
 
 

@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,13 @@ from rayrag.corpus.ingest import ingest
 from rayrag.errors import InputError, IntegrityError
 from rayrag.index.build import build_index
 from rayrag.index.executor import Executor, InProcess
+from rayrag.index.plan import Unit
 from rayrag.index.verify import verify
+from rayrag.index.work import RunReport
 from rayrag.schema.chunks import ChunkConfiguration
 from rayrag.schema.documents import CorpusSettings
 from rayrag.schema.embedding import EncoderSettings
-from rayrag.schema.index import BuildReport, IndexSettings
+from rayrag.schema.index import BuildReport, IndexConfiguration, IndexSettings
 from rayrag.schema.settings import BatchSettings
 from rayrag.schema.sparse import SparseConfiguration
 from rayrag.storage import Storage
@@ -87,6 +90,29 @@ def test_a_build_on_ray_has_the_bytes_of_one_in_process(
     again = build(store, executor)
     assert (again.changed, again.chunks_encoded) == (False, 0)
     verify(Storage.open(store))
+
+
+@pytest.mark.parametrize("share", [1, 2], ids=["all units", "every second unit"])
+def test_runs_of_an_interrupted_build_are_used(documents: Path, reference: Path, tmp_path: Path, share: int) -> None:
+    store = tmp_path / "store"
+    ingest(Storage.open(store), [str(documents)], settings=CorpusSettings())
+    finished = 0
+
+    class Interrupted(InProcess):
+        def run_units(
+            self, storage: Storage, configuration: IndexConfiguration, settings: EncoderSettings, units: Sequence[Unit]
+        ) -> Iterator[RunReport]:
+            nonlocal finished
+            for report in super().run_units(storage, configuration, settings, units[::share]):
+                finished += report.chunk_count
+                yield report
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build(store, Interrupted())
+    built = build(store, RayExecutor(BatchSettings(encoders=2), [str(store)]))
+    assert built.chunks_reused == finished > 0
+    assert shard_files(store) == shard_files(reference)
 
 
 def test_killed_workers_change_nothing(documents: Path, reference: Path, tmp_path: Path) -> None:
