@@ -66,7 +66,7 @@ demo: venv ## build and query an index of Python's own help topics on a local Ra
 
 test: venv ## run the tests: those without Ray in parallel, then those that start Ray
 	failed=0
-	$(BIN)/pytest -n 2 -m "not ray" || failed=1
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "not ray" || failed=1 # two processes share the cores
 	$(BIN)/pytest -m ray || failed=1
 	exit $$failed
 
