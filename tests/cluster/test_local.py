@@ -72,7 +72,7 @@ def test_jobs_import_rayrag_and_keep_their_exit_code(ray_cluster) -> None:
 def test_both_nodes_listen_on_loopback_only_and_run_tasks(ray_cluster) -> None:
     import ray
 
-    ray.init(ray_cluster.address, log_to_driver=False)
+    ray.init(ray_cluster.address, log_to_driver=False, ignore_reinit_error=True)
     assert [(node["Alive"], node["NodeManagerAddress"]) for node in ray.nodes()] == [(True, "127.0.0.1")] * 2
     assert ray.cluster_resources()["CPU"] == 4
     assert ray.get(ray.remote(lambda: sys.executable).remote()) == sys.executable
