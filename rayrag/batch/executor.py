@@ -15,9 +15,9 @@ import ray
 from rayrag.embedding.factory import make_encoder
 from rayrag.errors import InputError, IntegrityError, RayragError
 from rayrag.index.plan import PLANNED, Unit
-from rayrag.index.tables import from_ipc, to_ipc
 from rayrag.index.versions import RUNS
 from rayrag.index.work import Prepared, RunReport, check_encoder, encode, finished_run, prepare
+from rayrag.ipc import from_ipc, to_ipc
 from rayrag.schema.embedding import EmbeddingConfiguration, EmbeddingMetadata, EncoderSettings
 from rayrag.schema.index import IndexConfiguration
 from rayrag.schema.settings import BatchSettings

@@ -9,6 +9,7 @@ import pyarrow as pa
 from rayrag.digests import Digests, digests_of, group_digests, is_ascending, rows_of_bytes, sortable
 from rayrag.errors import IntegrityError
 from rayrag.fingerprint import combine_groups
+from rayrag.ipc import from_ipc, to_ipc
 from rayrag.schema.documents import Partition, record_digest
 from rayrag.storage import Storage
 
@@ -37,10 +38,7 @@ _NIBBLES[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
 
 def write_records(storage: Storage, table: pa.Table) -> Partition:
     """Store a table of records as one uncompressed Arrow IPC file, named by its SHA-256."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, RECORDS) as writer:
-        writer.write_table(table.combine_chunks())
-    data = sink.getvalue()
+    data = to_ipc(table)
     sha256 = hashlib.sha256(data).hexdigest()
     path = f"{RECORDS_FOLDER}/{sha256}.arrow"
     storage.put(path, data)
@@ -50,14 +48,7 @@ def write_records(storage: Storage, table: pa.Table) -> Partition:
 def read_records(storage: Storage, partition: Partition) -> pa.Table:
     """The records of a partition; IntegrityError naming the file unless it is what the manifest says it is."""
     where = storage.where(partition.path)
-    data = storage.buffer(partition.path, sha256=partition.sha256)
-    try:
-        table = pa.ipc.open_file(data).read_all()
-        table.validate()
-    except (pa.ArrowException, OSError) as error:
-        raise IntegrityError(f"{where}: not an Arrow file: {str(error).partition(chr(10))[0]}") from error
-    if table.schema != RECORDS or any(column.null_count for column in table.columns):
-        raise IntegrityError(f"{where}: not document records: expected the columns {', '.join(RECORDS.names)}")
+    table = from_ipc(storage.buffer(partition.path, sha256=partition.sha256), RECORDS, where)
     if len(table) != partition.document_count:
         raise IntegrityError(
             f"{where}: holds {len(table)} records, the manifest says {partition.document_count}; restore it from a copy"

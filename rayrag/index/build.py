@@ -16,7 +16,6 @@ from rayrag.index.plan import EarlierIndex, Plan, ShardTask, Unit, make_plan, pl
 from rayrag.index.reader import read_reference
 from rayrag.index.shard import FILES, MANIFEST, read_documents, read_postings
 from rayrag.index.statistics import statistics_table
-from rayrag.index.tables import to_ipc
 from rayrag.index.versions import (
     commit,
     entry_groups,
@@ -29,6 +28,7 @@ from rayrag.index.versions import (
     version_numbers,
 )
 from rayrag.index.work import merge_shard
+from rayrag.ipc import to_ipc
 from rayrag.schema.chunks import ChunkConfiguration
 from rayrag.schema.embedding import EncoderSettings
 from rayrag.schema.index import (

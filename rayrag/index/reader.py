@@ -9,7 +9,7 @@ from rayrag.index.entries import Entries
 from rayrag.index.postings import position
 from rayrag.index.shard import check_range, read_manifest, read_shard
 from rayrag.index.sparse import WeightedTerm
-from rayrag.index.tables import STATISTICS, from_ipc
+from rayrag.index.tables import STATISTICS
 from rayrag.index.versions import (
     entry_groups,
     index_fingerprint,
@@ -17,6 +17,7 @@ from rayrag.index.versions import (
     shard_folder,
     statistics_path,
 )
+from rayrag.ipc import from_ipc
 from rayrag.schema.index import IndexManifest, ShardManifest, ShardReference
 from rayrag.storage import Storage
 

@@ -14,7 +14,8 @@ from rayrag.digests import digests_of, group_numbers, is_ascending
 from rayrag.errors import IntegrityError
 from rayrag.index.entries import Entries
 from rayrag.index.postings import Postings
-from rayrag.index.tables import CHUNKS, DOCUMENTS, POSTINGS, from_ipc, to_ipc
+from rayrag.index.tables import CHUNKS, DOCUMENTS, POSTINGS
+from rayrag.ipc import from_ipc, to_ipc
 from rayrag.schema.index import ShardManifest, StoredFile
 from rayrag.storage import Storage
 

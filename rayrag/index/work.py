@@ -19,8 +19,9 @@ from rayrag.index.entries import UNFINISHED_CHUNKS, Documents, Entries, chunk_ta
 from rayrag.index.plan import PLANNED, ShardTask, Unit
 from rayrag.index.postings import Postings
 from rayrag.index.shard import MANIFEST, read_manifest, read_shard, write_shard
-from rayrag.index.tables import POSTINGS, from_ipc, to_ipc
+from rayrag.index.tables import POSTINGS
 from rayrag.index.versions import run_folder, shard_folder
+from rayrag.ipc import from_ipc, to_ipc
 from rayrag.schema.index import IndexConfiguration, ShardManifest, ShardReference
 from rayrag.storage import Storage
 

@@ -2,7 +2,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rayrag.index.tables import CHUNKS, POSTINGS, from_ipc, to_ipc
+from rayrag.index.tables import CHUNKS, POSTINGS
+from rayrag.ipc import from_ipc, to_ipc
 
 ROWS = st.lists(st.tuples(st.text(max_size=5), st.lists(st.integers(0, 9), max_size=4)), max_size=6)
 
