@@ -244,6 +244,63 @@ def test_any_damage_to_any_file_is_found_and_named(reference: Path, tmp_path: Pa
         shutil.rmtree(store)
 
 
+@pytest.mark.parametrize("name", [*FILES, "shard.json", "statistics"])
+@pytest.mark.parametrize("damage", ["truncate", "remove"])
+def test_a_build_makes_anew_what_is_missing_or_cut_short(
+    reference: Path, tmp_path: Path, name: str, damage: str
+) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(reference, store)
+    (path,) = (store / "index").rglob(name if name != "statistics" else "statistics/*.arrow")
+    if damage == "remove":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-1])
+    report = build(store)
+    assert report.changed
+    assert report.index_fingerprint == build(reference).index_fingerprint
+    assert report.chunks_encoded == (0 if name == "statistics" else report.chunk_count)
+    verify(Storage.open(store))
+
+
+def test_a_changed_byte_is_mended_as_the_message_says(reference: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(reference, store)
+    (path,) = (store / "index").rglob("vectors.npy")
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(IntegrityError, match=f"delete the folder {path.parent} and run `rayrag build-index`"):
+        RAGPipeline.load(Storage.open(store), None)
+    shutil.rmtree(path.parent)
+    assert build(store).chunks_encoded > 0
+    verify(Storage.open(store))
+
+
+def test_verify_reads_every_version_and_counts_what_none_names(tmp_path: Path) -> None:
+    files = corpus(6)
+    store = tmp_path / "store"
+    add(store, tmp_path / "documents", files, chosen=sorted(files)[:3])
+    build(store)
+    add(store, tmp_path / "documents", files)
+    build(store)
+    report = verify(Storage.open(store))
+    assert (report.registry_versions, report.index_versions, report.left_over) == (2, 2, 0)
+    for original in [path for path in files_of(store) if path.name != "store.json"]:
+        damaged = tmp_path / "damaged"
+        shutil.copytree(store, damaged)
+        path = damaged / original.relative_to(store)
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 4
+        path.write_bytes(data)
+        with pytest.raises(IntegrityError):
+            verify(Storage.open(damaged))
+        shutil.rmtree(damaged)
+    shutil.rmtree(store / "index/versions/00000002")
+    report = verify(Storage.open(store))
+    assert (report.index_version, report.stale, report.left_over) == (1, True, 2)  # a shard and its statistics
+
+
 def test_a_foreign_shard_is_refused(reference: Path, tmp_path: Path) -> None:
     add(tmp_path / "other", tmp_path / "documents", corpus(5, seed=9))
     build(tmp_path / "other")

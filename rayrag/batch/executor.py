@@ -3,15 +3,15 @@
 import functools
 import logging
 import os
-import re
-import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import pyarrow as pa
 import ray
+from ray._private.services import canonicalize_bootstrap_address_or_die
 
+from rayrag.batch.address import check_listening
 from rayrag.embedding.factory import make_encoder
 from rayrag.errors import InputError, IntegrityError, RayragError
 from rayrag.index.plan import PLANNED, Unit
@@ -40,8 +40,9 @@ class RayExecutor:
         self._resources = resources
         with _ray_errors():
             if not ray.is_initialized():
-                _check_address(os.environ.get("RAY_ADDRESS", ""))
-                ray.init(address="auto", log_to_driver=False, logging_level=logging.WARNING)
+                address = os.environ.get("RAY_ADDRESS") or canonicalize_bootstrap_address_or_die("auto")
+                check_listening(address)
+                ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
             _check_reachable(paths)
             _check_placement(resources)
 
@@ -176,16 +177,6 @@ def _own_error(error: BaseException | None) -> RayragError | None:
         seen.add(id(error))
         error = getattr(error, "cause", None) or error.__cause__ or error.__context__
     return None
-
-
-def _check_address(address: str) -> None:
-    """ConnectionError when nothing listens at a host and port; Ray itself tries for minutes."""
-    found = re.fullmatch(r"\[?([^/]+?)\]?:(\d+)", address)
-    if found is not None:
-        try:
-            socket.create_connection((found[1], int(found[2])), timeout=5).close()
-        except (OSError, OverflowError) as error:
-            raise ConnectionError(str(error)) from error
 
 
 def _check_placement(resources: BatchSettings) -> None:

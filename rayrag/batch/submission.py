@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from rayrag.batch.address import check_listening
 from rayrag.errors import InputError, IntegrityError
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"
@@ -64,8 +65,10 @@ def _connect(address: str | None) -> Any:
     if address is not None:  # the client would let these win over the address it is given
         os.environ.pop("RAY_API_SERVER_ADDRESS", None)
         os.environ.pop("RAY_ADDRESS", None)
+    wanted = address or DEFAULT_ADDRESS
     try:
-        return JobSubmissionClient(address or DEFAULT_ADDRESS)
+        check_listening(os.environ.get("RAY_API_SERVER_ADDRESS") or os.environ.get("RAY_ADDRESS") or wanted)
+        return JobSubmissionClient(wanted)
     except (ConnectionError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split()).rstrip(".")
         raise IntegrityError(

@@ -42,6 +42,7 @@ def build_index(context: click.Context, executor: str, as_json: bool) -> None:
 
     loaded = load(context)
     settings = loaded.settings
+    _check_flags(settings.embedding.provider, context.find_root().obj["overrides"])
     with progress() as show:
         report = run(
             Storage.open(settings.store.root),
@@ -171,6 +172,23 @@ def verify(context: click.Context, as_json: bool) -> None:
             ("index", index),
             ("chunks", report.chunk_count),
             ("index fingerprint", report.index_fingerprint or "none"),
-            ("verified", "all intact"),
+            (
+                "verified",
+                f"all intact ({report.registry_versions} registry and {report.index_versions} index versions)",
+            ),
+            ("left over", f"{report.left_over} files that no version names"),
         ]
     )
+
+
+def _check_flags(provider: str, flags: dict[str, tuple[object, str]]) -> None:
+    """InputError for a flag that has no meaning for the embedder, and would be ignored."""
+    from rayrag.errors import InputError
+    from rayrag.schema.embedding import HASHING_MODEL
+
+    other = {"hashing": ("model", "precision", "device", "allow_download"), "sentence-transformers": ("dimension",)}
+    for name in other[provider]:
+        if f"embedding.{name}" in flags:
+            value, flag = flags[f"embedding.{name}"]
+            if (name, value) not in (("precision", "auto"), ("precision", "fp32"), ("model", HASHING_MODEL)):
+                raise InputError(f"{flag} {value} has no meaning for the embedder {provider}; leave it out")

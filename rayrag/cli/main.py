@@ -65,6 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
+        if isinstance(error, OSError) and error.filename is None:  # nor a reader of our output that has no room
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return _fail(f"cannot write the output: {error.strerror or error}", 3)
         if "--debug" in words:
             traceback.print_exc()
         if isinstance(error, RayragError):

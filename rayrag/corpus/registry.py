@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 
@@ -37,8 +37,17 @@ def manifest_path(version: int) -> str:
 
 def newest_version(storage: Storage) -> int:
     """The highest version that has a manifest; 0 without any."""
+    return next(_versions(storage), 0)
+
+
+def version_numbers(storage: Storage) -> list[int]:
+    """The versions that have a manifest, newest first."""
+    return list(_versions(storage))
+
+
+def _versions(storage: Storage) -> Iterator[int]:
     numbers = (int(name) for name in reversed(storage.list(VERSIONS)) if re.fullmatch(r"\d{8}", name))
-    return next((number for number in numbers if storage.exists(manifest_path(number))), 0)
+    return (number for number in numbers if storage.exists(manifest_path(number)))
 
 
 def text_of(data: bytes) -> str:

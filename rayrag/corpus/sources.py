@@ -9,9 +9,9 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from rayrag.corpus.content import LINES_SUFFIX, SUFFIXES, content_type_of, name_problem, printable, suffix_of
-from rayrag.errors import InputError
+from rayrag.errors import InputError, IntegrityError
 from rayrag.schema.documents import ContentType, State
-from rayrag.storage import Storage
+from rayrag.storage import MARKER, Storage, StoreMarker
 
 
 class Root(NamedTuple):
@@ -161,6 +161,8 @@ def _list_local(given: str, path: str, storage: Storage) -> _Listing:
     except OSError as error:
         return _Listing([Rejection(shown, 0, "unreadable", unreadable(error))], is_folder=False)
     if stat.S_ISDIR(status.st_mode):
+        if is_store(path):
+            raise InputError(f"{shown}: is a rayrag store, not a folder of documents; give the documents")
         return _Listing(list(_walk(Root("", path, given), _identity(store))), is_folder=True)
     if not stat.S_ISREG(status.st_mode):
         return _Listing([Rejection(shown, 0, "unsupported", "not a regular file")], is_folder=False)
@@ -197,8 +199,22 @@ def _walk(root: Root, store: tuple[int, int] | None) -> Iterator[SourceFile | Re
                     yield Rejection(
                         source, 0, "unsupported", "a link to a folder, not followed; give the folder itself"
                     )
-                elif (status.st_dev, status.st_ino) != store:
+                elif (status.st_dev, status.st_ino) == store:
+                    continue
+                elif is_store(os.path.join(root.path, name)):
+                    yield Rejection(source, 0, "unsupported", "a rayrag store, not documents")
+                else:
                     folders.append(f"{name}/")
+
+
+def is_store(folder: str) -> bool:
+    """Whether a local folder is the root of a store."""
+    try:
+        with open(os.path.join(folder, MARKER), "rb") as file:
+            StoreMarker.from_json(file.read(1024), folder)
+    except (OSError, IntegrityError):
+        return False
+    return True
 
 
 def unreadable(error: OSError) -> str:

@@ -7,15 +7,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
+import pyarrow as pa
+
 from rayrag.chunking.windows import chunker_version
 from rayrag.corpus.registry import Registry
 from rayrag.errors import InputError
 from rayrag.index.analyzer import Analyzer
 from rayrag.index.executor import Executor
 from rayrag.index.plan import EarlierIndex, Plan, ShardTask, Unit, make_plan, planned_documents, shard_bounds
-from rayrag.index.reader import read_reference
-from rayrag.index.shard import FILES, MANIFEST, read_documents, read_postings
+from rayrag.index.shard import FILES, MANIFEST, intact, read_documents, read_postings
 from rayrag.index.statistics import statistics_table
+from rayrag.index.tables import DOCUMENTS
 from rayrag.index.versions import (
     commit,
     entry_groups,
@@ -84,7 +86,7 @@ def build_index(
         analyzer_metadata=analyzer.metadata,
     )
     with clock.stage("plan"):
-        if current is not None and _is_current(current, registry, configuration, settings):
+        if current is not None and _is_current(storage, current, registry, configuration, settings):
             return _report(current, encoded=0, truncated=0, changed=False, seconds=clock.seconds)
         documents = planned_documents(registry)
         plan = make_plan(documents, configuration, settings, _earlier(storage, configuration))
@@ -119,15 +121,22 @@ def build_index(
 
 
 def _is_current(
-    manifest: IndexManifest, registry: Registry, configuration: IndexConfiguration, settings: IndexSettings
+    storage: Storage,
+    manifest: IndexManifest,
+    registry: Registry,
+    configuration: IndexConfiguration,
+    settings: IndexSettings,
 ) -> bool:
-    """Whether the build would give this index again, layout included."""
+    """Whether the build would give this index again, layout included, and all its files are there."""
     total_bytes = registry.manifest.total_bytes
     return (
         manifest.registry_version == registry.version
         and manifest.document_fingerprint == registry.manifest.document_fingerprint
         and manifest.configuration == configuration
         and [0, *(shard.end_group for shard in manifest.shards)] == shard_bounds(settings, total_bytes)
+        and all(intact(storage, shard_folder(shard.key), sha256=shard.sha256) for shard in manifest.shards)
+        and storage.exists(statistics_path(manifest.statistics.sha256))
+        and storage.size(statistics_path(manifest.statistics.sha256)) == manifest.statistics.size
     )
 
 
@@ -136,12 +145,14 @@ def _earlier(storage: Storage, configuration: IndexConfiguration) -> EarlierInde
     for version in version_numbers(storage):
         manifest = read_index_manifest(storage, version)
         if configuration.embeds_like(manifest.configuration):
-            documents = [
-                read_documents(storage, shard_folder(shard.key), read_reference(storage, shard))
-                for shard in manifest.shards
-            ]
-            return EarlierIndex(manifest, documents)
+            return EarlierIndex(manifest, [_documents_held(storage, shard) for shard in manifest.shards])
     return None
+
+
+def _documents_held(storage: Storage, shard: ShardReference) -> pa.Table:
+    """The documents of a shard whose files are there; none of one that is damaged, which the build makes anew."""
+    manifest = intact(storage, shard_folder(shard.key), sha256=shard.sha256)
+    return DOCUMENTS.empty_table() if manifest is None else read_documents(storage, shard_folder(shard.key), manifest)
 
 
 def _run_units(

@@ -100,8 +100,8 @@ def make_plan(
             analyze = not configuration.analyzes_like(earlier.manifest.configuration)
             sources += [
                 Source(shard_folder(shard.key), shard.sha256, analyze)
-                for shard in earlier.manifest.shards
-                if shard.first_group < end and shard.end_group > first and shard.chunk_count
+                for shard, table in zip(earlier.manifest.shards, earlier.documents, strict=True)
+                if shard.first_group < end and shard.end_group > first and len(table)
             ]
         members = documents.slice(start, stop - start)
         shards.append(ShardTask(_shard_key(members, configuration, first, end), first, end, members, tuple(sources)))

@@ -4,6 +4,8 @@ Runs, the results of work units, have the same form; they are shards that no ind
 """
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -52,10 +54,37 @@ def write_shard(storage: Storage, folder: str, entries: Entries) -> tuple[ShardM
     return manifest, storage.put(f"{folder}/{MANIFEST}", manifest.to_json())
 
 
+@contextmanager
+def _mendable(storage: Storage, folder: str) -> Iterator[None]:
+    """Adds to an error what mends it besides a copy."""
+    try:
+        yield
+    except IntegrityError as error:
+        raise IntegrityError(
+            f"{error}; or delete the folder {storage.where(folder)} and run `rayrag build-index`, which makes it again"
+        ) from error
+
+
+def intact(storage: Storage, folder: str, *, sha256: str | None = None) -> ShardManifest | None:
+    """The shard's manifest where that is whole and all its files are there in the sizes it states, else None.
+
+    A build uses such a shard again, and makes any other anew. Digests are compared when a file is read.
+    """
+    if not storage.exists(f"{folder}/{MANIFEST}"):
+        return None
+    try:
+        manifest = read_manifest(storage, folder, sha256=sha256)
+    except IntegrityError:
+        return None
+    paths = {f"{folder}/{name}": file.size for name, file in manifest.files.items()}
+    return manifest if all(storage.exists(p) and storage.size(p) == size for p, size in paths.items()) else None
+
+
 def read_manifest(storage: Storage, folder: str, *, sha256: str | None = None) -> ShardManifest:
     """The shard's manifest; IntegrityError naming it when it is missing, damaged or another one than `sha256`."""
     path = f"{folder}/{MANIFEST}"
-    manifest = ShardManifest.from_json(storage.read(path, sha256=sha256), storage.where(path))
+    with _mendable(storage, folder):
+        manifest = ShardManifest.from_json(storage.read(path, sha256=sha256), storage.where(path))
     if tuple(sorted(manifest.files)) != FILES:
         raise IntegrityError(f"{storage.where(path)}: names other files than {', '.join(FILES)}")
     return manifest
@@ -70,12 +99,9 @@ def read_shard(storage: Storage, folder: str, manifest: ShardManifest) -> Entrie
     def where(name: str) -> str:
         return storage.where(f"{folder}/{name}")
 
-    def data(name: str) -> pa.Buffer:
-        return storage.buffer(f"{folder}/{name}", sha256=manifest.files[name].sha256)
-
-    documents = from_ipc(data("documents.arrow"), DOCUMENTS, where("documents.arrow"))
-    chunks = from_ipc(data("chunks.arrow"), CHUNKS, where("chunks.arrow"))
-    vectors = _vectors(data("vectors.npy"), where("vectors.npy"))
+    documents = read_documents(storage, folder, manifest)
+    chunks = from_ipc(_data(storage, folder, "chunks.arrow", manifest), CHUNKS, where("chunks.arrow"))
+    vectors = _vectors(_data(storage, folder, "vectors.npy", manifest), where("vectors.npy"))
     postings = read_postings(storage, folder, manifest)
     entries = Entries(documents, chunks, vectors, postings)
     _check(entries, manifest, where)
@@ -85,7 +111,7 @@ def read_shard(storage: Storage, folder: str, manifest: ShardManifest) -> Entrie
 def read_postings(storage: Storage, folder: str, manifest: ShardManifest) -> Postings:
     """The shard's postings alone, checked like `read_shard`."""
     path = f"{folder}/postings.arrow"
-    data = storage.buffer(path, sha256=manifest.files["postings.arrow"].sha256)
+    data = _data(storage, folder, "postings.arrow", manifest)
     try:
         return Postings.from_table(from_ipc(data, POSTINGS, storage.where(path)), manifest.chunk_count)
     except ValueError as error:
@@ -94,10 +120,13 @@ def read_postings(storage: Storage, folder: str, manifest: ShardManifest) -> Pos
 
 def read_documents(storage: Storage, folder: str, manifest: ShardManifest) -> pa.Table:
     """The shard's documents alone; the digest of the file is checked."""
-    path = f"{folder}/documents.arrow"
-    return from_ipc(
-        storage.buffer(path, sha256=manifest.files["documents.arrow"].sha256), DOCUMENTS, storage.where(path)
-    )
+    data = _data(storage, folder, "documents.arrow", manifest)
+    return from_ipc(data, DOCUMENTS, storage.where(f"{folder}/documents.arrow"))
+
+
+def _data(storage: Storage, folder: str, name: str, manifest: ShardManifest) -> pa.Buffer:
+    with _mendable(storage, folder):
+        return storage.buffer(f"{folder}/{name}", sha256=manifest.files[name].sha256)
 
 
 def _check(entries: Entries, manifest: ShardManifest, where: Any) -> None:

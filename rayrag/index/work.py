@@ -18,7 +18,7 @@ from rayrag.index.analyzer import Analyzer
 from rayrag.index.entries import UNFINISHED_CHUNKS, Documents, Entries, chunk_table, merge
 from rayrag.index.plan import PLANNED, ShardTask, Unit
 from rayrag.index.postings import Postings
-from rayrag.index.shard import MANIFEST, read_manifest, read_shard, write_shard
+from rayrag.index.shard import intact, read_manifest, read_shard, write_shard
 from rayrag.index.tables import POSTINGS
 from rayrag.index.versions import run_folder, shard_folder
 from rayrag.ipc import from_ipc, to_ipc
@@ -68,10 +68,10 @@ class Prepared:
 def finished_run(storage: Storage, unit: Unit) -> RunReport | None:
     """The report of a run that an earlier attempt has written whole; None when there is none or it is damaged."""
     folder = run_folder(unit.key)
-    if not storage.exists(f"{folder}/{MANIFEST}"):
+    manifest = intact(storage, folder)
+    if manifest is None:
         return None
     try:
-        manifest = read_manifest(storage, folder)
         read_shard(storage, folder, manifest)
     except IntegrityError:  # a run is ours to write again
         return None
@@ -125,14 +125,8 @@ def merge_shard(
 ) -> tuple[ShardReference, ShardManifest]:
     """Merge a shard from its sources and write it, unless it is there; the same bytes whatever the sources are."""
     folder = shard_folder(task.key)
-    path = f"{folder}/{MANIFEST}"
-    if storage.exists(path):
-        manifest = read_manifest(storage, folder)
-        for name, file in manifest.files.items():
-            if storage.size(f"{folder}/{name}") != file.size:
-                raise IntegrityError(
-                    f"{storage.where(f'{folder}/{name}')}: its size is not the {file.size} bytes stated"
-                )
+    manifest = intact(storage, folder)
+    if manifest is not None:
         sha256 = sha256_hex(manifest.to_json())
     else:
         parts = []

@@ -122,7 +122,8 @@ class BuildReport(Record):
 
 
 class VerifyReport(Record):
-    """What was verified. `stale` says that the registry has a newer version than the index was built from."""
+    """What was verified, and the newest versions. `stale` says that the registry has a newer version than the index
+    was built from; `left_over` counts packs, record files, statistics, shards and runs that no version names."""
 
     registry_version: int
     document_count: int
@@ -131,6 +132,9 @@ class VerifyReport(Record):
     index_fingerprint: Sha256 | None
     chunk_count: int
     stale: bool
+    registry_versions: int
+    index_versions: int
+    left_over: int
 
 
 class Inspection(Record):

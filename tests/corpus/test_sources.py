@@ -252,3 +252,17 @@ def test_sources_that_cannot_be(source: str, message: str, storage: Storage, tre
         find_sources([good, source], None, LIMIT, storage)
     assert "\n" not in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+def test_another_store_is_no_folder_of_documents(tmp_path: Path) -> None:
+    (tmp_path / "documents").mkdir()
+    (tmp_path / "documents/a.txt").write_text("a")
+    ingest(Storage.open(tmp_path / "documents/inner"), [str(tmp_path / "documents")])
+    report = ingest(Storage.open(tmp_path / "store"), [str(tmp_path / "documents")])
+    assert [(Path(each.source).name, each.state) for each in report.documents] == [
+        ("a.txt", "added"),
+        ("inner", "unsupported"),
+    ]
+    with pytest.raises(InputError, match="is a rayrag store"):
+        ingest(Storage.open(tmp_path / "other"), [str(tmp_path / "documents/inner")])
+    assert not (tmp_path / "other").exists()
