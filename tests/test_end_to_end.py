@@ -163,6 +163,18 @@ def test_another_analyser_encodes_nothing_and_equals_a_build_from_scratch(tmp_pa
     assert entries(tmp_path / "a") == entries(tmp_path / "b")
 
 
+def test_parameters_of_bm25_change_the_fingerprint_and_no_shard(reference: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(reference, store)
+    before = {path.name: path.stat().st_mtime_ns for path in (store / "index/shards").iterdir()}
+    report = build(store, sparse=SparseConfiguration(k1=0.9))
+    assert report.changed
+    assert report.chunks_encoded == 0
+    assert report.index_fingerprint != build(reference).index_fingerprint
+    assert {path.name: path.stat().st_mtime_ns for path in (store / "index/shards").iterdir()} == before
+    verify(Storage.open(store))
+
+
 def test_changed_overlap_changes_every_chunk(reference: Path, tmp_path: Path) -> None:
     add(tmp_path / "store", tmp_path / "documents", corpus(40))
     build(tmp_path / "store", chunking=ChunkConfiguration(chunk_size=60, overlap=14))

@@ -130,7 +130,7 @@ def _units(documents: pa.Table, configuration: IndexConfiguration, unit_bytes: i
             filled = 0
         filled += size
     bounds.append(len(sizes))
-    prefix = configuration.digest().encode()
+    prefix = configuration.entries_digest().encode()
     units = []
     for start, end in pairwise(bounds):
         members = documents.slice(start, end - start)
@@ -140,7 +140,7 @@ def _units(documents: pa.Table, configuration: IndexConfiguration, unit_bytes: i
 
 
 def _shard_key(members: pa.Table, configuration: IndexConfiguration, first: int, end: int) -> str:
-    digest = hashlib.sha256(json.dumps([configuration.digest(), first, end]).encode())
+    digest = hashlib.sha256(json.dumps([configuration.entries_digest(), first, end]).encode())
     digest.update(digests_of(members["document_id"]).tobytes())
     digest.update(digests_of(members["record_digest"]).tobytes())
     return digest.hexdigest()

@@ -80,12 +80,7 @@ def finished_run(storage: Storage, unit: Unit) -> RunReport | None:
 
 def prepare(storage: Storage, configuration: IndexConfiguration, unit: Unit) -> Prepared:
     """Read (checking every sha256), decode, chunk and analyse the documents of a unit."""
-    analyzer = Analyzer(configuration.sparse.analyzer)
-    if analyzer.metadata != configuration.analyzer_metadata:
-        raise IntegrityError(
-            f"this installation analyses texts by {analyzer.metadata.content()}, the index is built by "
-            f"{configuration.analyzer_metadata.content()}: install the same versions of Python, regex and PyStemmer"
-        )
+    analyzer = _analyzer(configuration)
     chunks = [
         chunk
         for document_id, data in read_sources(storage, unit.documents)
@@ -133,7 +128,7 @@ def merge_shard(
         for source in task.sources:
             part = read_shard(storage, source.folder, read_manifest(storage, source.folder, sha256=source.sha256))
             if source.analyze:
-                analyzer = Analyzer(configuration.sparse.analyzer)
+                analyzer = _analyzer(configuration)
                 part = part.with_counts([analyzer.counts(text) for text in part.chunks["text"].to_pylist()])
             parts.append(part)
         entries = merge(task.documents, parts, configuration.embedding.dimension)
@@ -147,3 +142,14 @@ def merge_shard(
         chunk_count=manifest.chunk_count,
     )
     return reference, manifest
+
+
+def _analyzer(configuration: IndexConfiguration) -> Analyzer:
+    """The analyser of a build; IntegrityError when this installation's would give other terms."""
+    analyzer = Analyzer(configuration.sparse.analyzer)
+    if analyzer.metadata != configuration.analyzer_metadata:
+        raise IntegrityError(
+            f"this installation analyses texts by {analyzer.metadata.content()}, the index is built by "
+            f"{configuration.analyzer_metadata.content()}: install the same versions of Python, regex and PyStemmer"
+        )
+    return analyzer

@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from rayrag.fingerprint import fingerprint
 from rayrag.schema.base import Manifest, Record
 from rayrag.schema.chunks import ChunkConfiguration
 from rayrag.schema.embedding import EmbeddingConfiguration, EmbeddingMetadata
@@ -14,7 +15,7 @@ Sha256 = str
 
 
 class IndexConfiguration(Record):
-    """Everything but the documents that decides the entries of an index, bit for bit."""
+    """Everything but the documents that decides the entries of an index and their scores, bit for bit."""
 
     chunking: ChunkConfiguration
     chunker_version: str
@@ -22,6 +23,12 @@ class IndexConfiguration(Record):
     embedding_metadata: EmbeddingMetadata
     sparse: SparseConfiguration
     analyzer_metadata: AnalyzerMetadata
+
+    def entries_digest(self) -> str:
+        """A digest of all that decides entries: all but k1, b and epsilon, which decide their scores."""
+        content = self.content()
+        content["analyzer"] = content.pop("sparse")["analyzer"]
+        return fingerprint(content)
 
     def embeds_like(self, other: "IndexConfiguration") -> bool:
         """Whether chunks and vectors are the same under both, so that one may copy those of the other."""
